@@ -1,0 +1,59 @@
+"""Everything between messages and tokens. Imports no Qt; the native library is loaded in the worker process only."""
+
+from inference.events import (
+    EngineEvent,
+    EngineStats,
+    Event,
+    ModelLoaded,
+    ModelLoadFailed,
+    ModelLoadProgress,
+    Phase,
+    PhaseChanged,
+    PrefillProgress,
+    RequestEvent,
+    RequestFailed,
+    RequestFinished,
+    StoreNotice,
+    TokenDelta,
+    WorkerExited,
+)
+from inference.messages import Message, Role, TokenId
+from inference.metrics import KVUsage, PromptCounts, RequestTimings
+from inference.model_config import ModelConfig, ModelInfo
+from inference.process.client import EngineClient, WorkerConfig
+from inference.request import EngineError, ErrorCode, FinishReason, GenerationRequest, RequestId
+from inference.sampling_params import SamplingParams
+
+__all__ = [
+    "EngineClient",
+    "EngineError",
+    "EngineEvent",
+    "EngineStats",
+    "ErrorCode",
+    "Event",
+    "FinishReason",
+    "GenerationRequest",
+    "KVUsage",
+    "Message",
+    "ModelConfig",
+    "ModelInfo",
+    "ModelLoadFailed",
+    "ModelLoadProgress",
+    "ModelLoaded",
+    "Phase",
+    "PhaseChanged",
+    "PrefillProgress",
+    "PromptCounts",
+    "RequestEvent",
+    "RequestFailed",
+    "RequestFinished",
+    "RequestId",
+    "RequestTimings",
+    "Role",
+    "SamplingParams",
+    "StoreNotice",
+    "TokenDelta",
+    "TokenId",
+    "WorkerConfig",
+    "WorkerExited",
+]

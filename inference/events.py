@@ -1,0 +1,130 @@
+"""What the engine tells: about one request, or about itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from inference.messages import TokenId
+from inference.metrics import KVUsage, PromptCounts, RequestTimings
+from inference.model_config import ModelConfig, ModelInfo
+from inference.request import ErrorCode, FinishReason, RequestId
+
+
+class Phase(StrEnum):
+    """What a request is doing now."""
+
+    QUEUED = "queued"
+    LOADING = "loading"
+    RESTORING = "restoring"
+    PREFILL = "prefill"
+    DECODE = "decode"
+
+
+# --- about one request -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseChanged:
+    request_id: RequestId
+    phase: Phase
+
+
+@dataclass(frozen=True, slots=True)
+class PrefillProgress:
+    """num_prefilled_tokens of num_tokens_to_prefill have been handed to decode. elapsed_s: since prefill began."""
+
+    request_id: RequestId
+    num_prefilled_tokens: int
+    num_tokens_to_prefill: int
+    counts: PromptCounts
+    elapsed_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class TokenDelta:
+    """Newly sampled tokens. text holds whole characters only and may be empty while one is incomplete.
+
+    num_generation_tokens: sampled so far, these included. decode_s: seconds since the first token.
+    """
+
+    request_id: RequestId
+    text: str
+    token_ids: tuple[TokenId, ...]
+    num_generation_tokens: int
+    decode_s: float
+    ttft_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class RequestFinished:
+    """The end of a reply that was not refused. token_ids are the ids of the reply's text, as to be kept with it."""
+
+    request_id: RequestId
+    finish_reason: FinishReason
+    text: str
+    token_ids: tuple[TokenId, ...]
+    counts: PromptCounts
+    num_generation_tokens: int
+    timings: RequestTimings
+    decode_tokens_per_second: float | None
+    seed: int
+    kv: KVUsage
+    notice: str | None = None
+    """One line for the user, e.g. that the state could not be stored because the disk is full."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestFailed:
+    """Refused, or ended by an error. What was streamed before stays valid."""
+
+    request_id: RequestId
+    code: ErrorCode
+    message: str
+
+
+# --- about the engine --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ModelLoadProgress:
+    config: ModelConfig
+    fraction: float
+
+
+@dataclass(frozen=True, slots=True)
+class ModelLoaded:
+    info: ModelInfo
+
+
+@dataclass(frozen=True, slots=True)
+class ModelLoadFailed:
+    config: ModelConfig
+    code: ErrorCode
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class EngineStats:
+    """Sent after each step that changed it, at most a few times a second."""
+
+    kv: KVUsage
+
+
+@dataclass(frozen=True, slots=True)
+class StoreNotice:
+    """The prefix store could not do something; the chat goes on. One line for the user."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerExited:
+    """Made by the client: the worker process ended without being asked to. cause: e.g. "SIGSEGV"."""
+
+    cause: str
+
+
+RequestEvent = PhaseChanged | PrefillProgress | TokenDelta | RequestFinished | RequestFailed
+EngineEvent = ModelLoadProgress | ModelLoaded | ModelLoadFailed | EngineStats | StoreNotice | WorkerExited
+Event = RequestEvent | EngineEvent

@@ -1,0 +1,22 @@
+"""What the engine is told: messages of a chat. Pure values, without the ids they are stored under."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NewType
+
+TokenId = NewType("TokenId", int)
+Role = Literal["system", "user", "assistant"]
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message of a chat.
+
+    token_ids are the ids the model itself sampled for `content` (assistant messages only, without the
+    end-of-turn token); the next prompt then continues from exactly these ids. None: tokenise the text.
+    """
+
+    role: Role
+    content: str
+    token_ids: tuple[TokenId, ...] | None = None

@@ -1,0 +1,48 @@
+"""Which model is to be loaded and how; and what the load really gave."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+# What a stored prefix of this model can be used for (shown to the user).
+ReuseKind = Literal["any prefix", "message ends only"]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelConfig:
+    """What to load. Two equal configs never load twice.
+
+    n_ctx: tokens; None: min(training context, 8192).
+    n_gpu_layers: None: as many as fit (auto); 0: none.
+    n_threads: None: the physical cores this process may use.
+    """
+
+    path: str
+    n_ctx: int | None = None
+    n_gpu_layers: int | None = None
+    n_threads: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInfo:
+    """What was loaded, read back from the library after the load."""
+
+    config: ModelConfig
+    name: str
+    architecture: str
+    quantisation: str
+    size_bytes: int
+    num_params: int
+    n_ctx: int
+    n_ctx_train: int
+    n_layers: int
+    """Layers that could be offloaded (the output layer counts as one)."""
+    layers_offloaded: int
+    device_name: str
+    backend: str
+    n_threads: int
+    kv_allocated_bytes: int
+    reuse: ReuseKind
+    has_chat_template: bool
+    load_s: float

@@ -1,0 +1,63 @@
+"""What a caller asks of the engine, and how it can end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NewType
+from uuid import uuid4
+
+from inference.messages import Message
+from inference.model_config import ModelConfig
+from inference.sampling_params import SamplingParams
+
+RequestId = NewType("RequestId", str)
+
+
+def new_request_id() -> RequestId:
+    return RequestId(uuid4().hex)
+
+
+class FinishReason(StrEnum):
+    STOP = "stop"
+    LENGTH = "length"
+    CONTEXT = "context"
+    CANCELLED = "cancelled"
+    ERROR = "error"
+
+
+class ErrorCode(StrEnum):
+    """Why a request or a load was refused or failed. The message beside it says what to do."""
+
+    MODEL_NOT_FOUND = "model_not_found"
+    MODEL_INVALID = "model_invalid"
+    MODEL_LOAD_FAILED = "model_load_failed"
+    PROMPT_EMPTY = "prompt_empty"
+    PROMPT_TOO_LONG = "prompt_too_long"
+    TEMPLATE_FAILED = "template_failed"
+    DECODE_FAILED = "decode_failed"
+    ENGINE_DIED = "engine_died"
+    INTERNAL = "internal"
+
+
+class EngineError(Exception):
+    """A request or a load that cannot be done; `str()` is one line for the user."""
+
+    def __init__(self, code: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationRequest:
+    """Exactly one of `messages` (goes through the chat template) and `prompt` (raw text) is given."""
+
+    model: ModelConfig
+    messages: tuple[Message, ...] | None = None
+    prompt: str | None = None
+    sampling: SamplingParams = field(default_factory=SamplingParams)
+    request_id: RequestId = field(default_factory=new_request_id)
+
+    def __post_init__(self) -> None:
+        if (self.messages is None) == (self.prompt is None):
+            raise ValueError("give either messages or a prompt")
