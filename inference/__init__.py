@@ -20,7 +20,8 @@ from inference.events import (
 from inference.messages import Message, Role, TokenId
 from inference.metrics import KVUsage, PromptCounts, RequestTimings
 from inference.model_config import ModelConfig, ModelInfo
-from inference.process.client import EngineClient, WorkerConfig
+from inference.process.client import EngineClient
+from inference.process.worker_config import WorkerConfig
 from inference.request import EngineError, ErrorCode, FinishReason, GenerationRequest, RequestId
 from inference.sampling_params import SamplingParams
 

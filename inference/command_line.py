@@ -1,0 +1,151 @@
+"""The headless command: `python -m inference generate`, for scripts and for measuring."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+import click
+import msgspec
+import platformdirs
+
+from inference.messages import Message
+from inference.model_config import ModelConfig
+from inference.process.worker_config import WorkerConfig
+from inference.request import EngineError, ErrorCode, GenerationRequest
+from inference.sampling_params import SamplingParams
+from inference.single_generation import SingleGeneration
+
+EXIT_REFUSED = 1
+EXIT_ENGINE_DIED = 3
+
+
+class GpuLayers(click.ParamType[int | None]):
+    """auto (None), none (0) or a number of layers."""
+
+    name = "auto|none|N"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int | None:
+        text = str(value)
+        if text == "auto":
+            return None
+        if text == "none":
+            return 0
+        if not text.isdecimal():
+            self.fail(f"{text!r} is not auto, none or a number of layers", param, ctx)
+        return int(text)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def main() -> None:
+    """Everwarm's engine without a window."""
+
+
+@main.command()
+@click.argument("model", type=click.Path(path_type=Path))
+@click.option("--prompt", help="Raw text to continue; no chat template.")
+@click.option(
+    "--chat", type=click.Path(path_type=Path), metavar="FILE.json", help='A list of {"role", "content"}.'
+)
+@click.option(
+    "--kv-store", type=click.Path(path_type=Path), metavar="DIR", help="Keep the KV cache in this folder."
+)
+@click.option("--no-kv-store", is_flag=True, help="Keep nothing on disk (the default).")
+@click.option(
+    "--context", type=click.IntRange(min=1), metavar="N", help="Tokens; default min(training context, 8192)."
+)
+@click.option("--max-tokens", type=click.IntRange(min=1), metavar="N", help="Default: until the model stops.")
+@click.option(
+    "--temperature", type=click.FloatRange(0, 100), default=0.0, show_default=True, help="0 is greedy."
+)
+@click.option(
+    "--seed", type=click.IntRange(0, 0xFFFFFFFE), metavar="N", help="Default: a new one, which is reported."
+)
+@click.option("--gpu-layers", type=GpuLayers(), default="auto", show_default=True, help="Layers on the GPU.")
+@click.option(
+    "--threads", type=click.IntRange(min=1), metavar="N", help="Default: physical cores of this process."
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout instead of the text.")
+def generate(
+    model: Path,
+    prompt: str | None,
+    chat: Path | None,
+    kv_store: Path | None,
+    no_kv_store: bool,
+    context: int | None,
+    max_tokens: int | None,
+    temperature: float,
+    seed: int | None,
+    gpu_layers: int | None,
+    threads: int | None,
+    as_json: bool,
+) -> None:
+    """Generate one reply with MODEL, a GGUF file.
+
+    Exit codes: 0 done, 1 refused input, 2 usage, 3 the engine died. Errors are one line on stderr.
+    """
+    if (prompt is None) == (chat is None):
+        raise click.UsageError("give either --prompt or --chat")
+    if kv_store is not None and no_kv_store:
+        raise click.UsageError("--kv-store and --no-kv-store exclude each other")
+    try:
+        request = GenerationRequest(
+            model=ModelConfig(str(model), n_ctx=context, n_gpu_layers=gpu_layers, n_threads=threads),
+            messages=None if chat is None else read_chat_file(chat),
+            prompt=prompt,
+            sampling=SamplingParams(
+                temperature=temperature, top_k=0, top_p=1.0, min_p=0.0, seed=seed, max_tokens=max_tokens
+            ),
+        )
+        generation = SingleGeneration((lambda text: None) if as_json else _print_text)
+        report = asyncio.run(generation.run(WorkerConfig(kv_store=kv_store, log_file=_log_file()), request))
+    except EngineError as error:
+        _exit_with(error)
+    click.echo(msgspec.json.encode(report).decode() if as_json else "")
+    if generation.failure is not None:
+        _exit_with(generation.failure)
+
+
+def _print_text(text: str) -> None:
+    # A terminal that cannot show a character gets a mark for it, not a traceback.
+    encoding = sys.stdout.encoding or "utf-8"
+    click.echo(text.encode(encoding, "replace").decode(encoding), nl=False)
+
+
+def _exit_with(error: EngineError) -> NoReturn:
+    click.echo(f"error: {' '.join(str(error).split())}", err=True)
+    sys.exit(EXIT_ENGINE_DIED if error.code == ErrorCode.ENGINE_DIED else EXIT_REFUSED)
+
+
+def _log_file() -> Path:
+    data = os.environ.get("EVERWARM_DATA_DIR") or platformdirs.user_data_dir("everwarm", appauthor=False)
+    return Path(data) / "logs" / "command-line.log"
+
+
+def read_chat_file(path: Path) -> tuple[Message, ...]:
+    """Raises EngineError with the reason a file is no chat."""
+
+    def refuse(why: str) -> EngineError:
+        return EngineError(ErrorCode.PROMPT_EMPTY, f"{path}: {why}")
+
+    try:
+        entries = msgspec.json.decode(path.read_bytes())
+    except OSError as error:
+        raise refuse(error.strerror or "cannot be read") from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise refuse(f"not JSON ({error})") from error
+    if not isinstance(entries, list):
+        raise refuse('a list of {"role", "content"} is expected')
+    messages = []
+    for number, entry in enumerate(entries, start=1):
+        if not isinstance(entry, dict) or not isinstance(entry.get("content"), str):
+            raise refuse(f'message {number} is not {{"role", "content"}} with text content')
+        if entry.get("role") not in ("system", "user", "assistant"):
+            raise refuse(
+                f"message {number} has the role {entry.get('role')!r}, not system, user or assistant"
+            )
+        messages.append(Message(entry["role"], entry["content"]))
+    return tuple(messages)

@@ -1,0 +1,270 @@
+"""The inference thread: loads models and answers requests, one after the other, in the order they came."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from inference.events import (
+    EngineStats,
+    Event,
+    ModelLoaded,
+    ModelLoadFailed,
+    ModelLoadProgress,
+    Phase,
+    PhaseChanged,
+    RequestFailed,
+    RequestFinished,
+    StoreNotice,
+)
+from inference.kvcache.model_digest import ModelDigests
+from inference.kvcache.prefix_cache import PrefixCache
+from inference.llama.native_library import NativeLibraryMissing
+from inference.loaded_model import LoadedModel
+from inference.metrics import KVUsage, PromptCounts, RequestTimings
+from inference.model_config import ModelConfig
+from inference.reply_run import ReplyRun
+from inference.request import EngineError, ErrorCode, FinishReason, GenerationRequest, RequestId
+
+_logger = logging.getLogger(__name__)
+_LOAD_PROGRESS_STEP = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class _Submitted:
+    request: GenerationRequest
+    arrived: float
+
+
+class Engine:
+    """submit, load, abort and stop may be called from any thread; run is the inference thread."""
+
+    def __init__(
+        self, emit: Callable[[Event], None], kv_store: Path | None, store_budget_bytes: int | None
+    ) -> None:
+        """emit may be called from several threads. kv_store None: nothing is kept on disk."""
+        self._emit = emit
+        self._waiting: deque[_Submitted | ModelConfig] = deque()
+        self._changed = threading.Condition()
+        self._running: ReplyRun | None = None
+        self._cancelled: set[RequestId] = set()
+        self._is_stopping = False
+        self._loaded: LoadedModel | None = None
+        self._last_load = (0.0, 0.0)
+        self._cache = self._open_cache(kv_store, store_budget_bytes)
+        self._digests = ModelDigests(kv_store / "model-digests.json") if kv_store and self._cache else None
+
+    def _open_cache(self, kv_store: Path | None, budget_bytes: int | None) -> PrefixCache | None:
+        if kv_store is None:
+            return None
+        try:
+            return PrefixCache(kv_store, budget_bytes, lambda notice: self._emit(StoreNotice(notice)))
+        except OSError as error:
+            self._emit(
+                StoreNotice(
+                    f"The KV store {kv_store} cannot be used ({error.strerror or error}): chats work, but will be read "
+                    "again after a restart. Check the folder and its permissions."
+                )
+            )
+            return None
+
+    # --- from any thread ---------------------------------------------------------------------------
+
+    def submit(self, request: GenerationRequest) -> None:
+        self._put(_Submitted(request, time.monotonic()))
+
+    def load(self, config: ModelConfig) -> None:
+        self._put(config)
+
+    def _put(self, item: _Submitted | ModelConfig) -> None:
+        with self._changed:
+            self._waiting.append(item)
+            self._changed.notify()
+
+    def abort(self, request_id: RequestId) -> None:
+        """End a waiting or running request with finish_reason cancelled; an unknown one is ignored."""
+        with self._changed:
+            running = self._running
+            if running is not None and running.request.request_id == request_id:
+                running.cancel()
+            elif any(
+                isinstance(item, _Submitted) and item.request.request_id == request_id
+                for item in self._waiting
+            ):
+                self._cancelled.add(request_id)
+                self._changed.notify()
+
+    def stop(self) -> None:
+        """Cancel what runs, drop what waits, and let run() return after storing what is whole."""
+        with self._changed:
+            self._is_stopping = True
+            if self._running is not None:
+                self._running.cancel()
+            self._changed.notify()
+
+    # --- the inference thread ----------------------------------------------------------------------
+
+    def run(self, store_timeout_s: Callable[[], float]) -> None:
+        """Until stop(); then wait at most store_timeout_s() for the store to write what was handed to it."""
+        while (item := self._next()) is not None:
+            if isinstance(item, ModelConfig):
+                self._load(item)
+            else:
+                self._answer(item)
+        if self._cache is not None:
+            self._cache.close(store_timeout_s())
+            self._emit(EngineStats(self._kv_usage()))
+
+    def _next(self) -> _Submitted | ModelConfig | None:
+        with self._changed:
+            while True:
+                self._changed.wait_for(lambda: self._waiting or self._is_stopping)
+                if self._is_stopping:
+                    return None
+                return self._waiting.popleft()
+
+    def _load(self, config: ModelConfig) -> ModelLoadFailed | None:
+        """Make config the loaded model; both outcomes are told to the outside, a failure is returned too."""
+        if self._loaded is not None:
+            if self._loaded.info.config == config:
+                self._emit(ModelLoaded(self._loaded.info))
+                return None
+            self._loaded.close()
+            self._loaded = None
+        started = time.monotonic()
+        failure = None
+        try:
+            self._loaded = LoadedModel(config, self._digests, self._load_progress(config))
+        except NativeLibraryMissing as error:
+            failure = ModelLoadFailed(config, ErrorCode.MODEL_LOAD_FAILED, str(error))
+        except EngineError as error:
+            failure = ModelLoadFailed(config, error.code, str(error))
+        except Exception as error:
+            _logger.exception("loading failed")
+            failure = ModelLoadFailed(config, ErrorCode.INTERNAL, f"the model could not be loaded: {error}")
+        self._last_load = (started, time.monotonic())
+        if self._loaded is None:
+            assert failure is not None
+            self._emit(failure)
+        else:
+            self._emit(ModelLoaded(self._loaded.info))
+            self._emit(EngineStats(self._kv_usage()))
+        return failure
+
+    def _load_progress(self, config: ModelConfig) -> Callable[[float], bool]:
+        shown = -1.0
+
+        def on_progress(fraction: float) -> bool:
+            nonlocal shown
+            if fraction - shown >= _LOAD_PROGRESS_STEP:
+                shown = fraction
+                self._emit(ModelLoadProgress(config, fraction))
+            return not self._is_stopping
+
+        return on_progress
+
+    def _answer(self, submitted: _Submitted) -> None:
+        request, taken_up = submitted.request, time.monotonic()
+        try:
+            if request.request_id in self._cancelled:
+                self._cancelled.discard(request.request_id)
+                self._finish_unread(request, taken_up - submitted.arrived)
+                return
+            if self._loaded is None or self._loaded.info.config != request.model:
+                self._emit(PhaseChanged(request.request_id, Phase.LOADING))
+                if (failure := self._load(request.model)) is not None:
+                    raise EngineError(failure.code, failure.message)
+            self._reply(submitted, taken_up)
+        except EngineError as error:
+            self._emit(RequestFailed(request.request_id, error.code, str(error)))
+        except Exception as error:
+            _logger.exception("request %s failed", request.request_id)
+            self._emit(
+                RequestFailed(
+                    request.request_id,
+                    ErrorCode.INTERNAL,
+                    f"something went wrong ({error}); the log has more: try again",
+                )
+            )
+        finally:
+            with self._changed:
+                self._running = None
+                self._cancelled.discard(request.request_id)
+
+    def _reply(self, submitted: _Submitted, taken_up: float) -> None:
+        assert self._loaded is not None
+        request = submitted.request
+        # Loading is told apart from everything else, also when a load ordered earlier made this request wait.
+        load_started, load_ended = self._last_load
+        load_started = max(load_started, submitted.arrived)
+        load_s = max(0.0, load_ended - load_started)
+        load_before_s = max(0.0, min(load_ended, taken_up) - load_started)
+        run = ReplyRun(request, self._loaded, self._cache, arrived=submitted.arrived + load_s)
+        with self._changed:
+            self._running = run
+            if request.request_id in self._cancelled or self._is_stopping:
+                run.is_cancelled = True
+        for event in run.run():
+            self._emit(event)
+        assert run.finish_reason is not None
+        ended = time.monotonic()
+        timings = RequestTimings(
+            queued_s=taken_up - submitted.arrived - load_before_s,
+            load_s=load_s,
+            tokenize_s=run.tokenize_s,
+            restore_s=run.restore_s,
+            prefill_s=run.prefill_s,
+            ttft_s=run.ttft_s,
+            decode_s=run.decode_s,
+            e2e_s=ended - submitted.arrived,
+        )
+        self._emit(
+            RequestFinished(
+                request_id=request.request_id,
+                finish_reason=run.finish_reason,
+                text=run.detokenizer.text,
+                token_ids=tuple(run.generated_ids),
+                counts=run.counts,
+                num_generation_tokens=len(run.generated_ids),
+                timings=timings,
+                decode_tokens_per_second=run.decode_tokens_per_second,
+                seed=run.seed,
+                kv=self._kv_usage(),
+            )
+        )
+        # Off the reply's path: the text is out, only the next request in the queue waits for the copy.
+        run.store_sequence()
+        self._emit(EngineStats(self._kv_usage()))
+
+    def _finish_unread(self, request: GenerationRequest, queued_s: float) -> None:
+        self._emit(
+            RequestFinished(
+                request_id=request.request_id,
+                finish_reason=FinishReason.CANCELLED,
+                text="",
+                token_ids=(),
+                counts=PromptCounts(0, 0, 0, 0),
+                num_generation_tokens=0,
+                timings=RequestTimings(queued_s, 0.0, 0.0, 0.0, 0.0, None, 0.0, queued_s),
+                decode_tokens_per_second=None,
+                seed=0,
+                kv=self._kv_usage(),
+            )
+        )
+
+    def _kv_usage(self) -> KVUsage:
+        context = self._loaded.context if self._loaded is not None else None
+        cache = self._cache
+        return KVUsage(
+            used_bytes=context.state_size() if context is not None else 0,
+            allocated_bytes=context.kv_allocated_bytes if context is not None else 0,
+            store_bytes=cache.store_bytes if cache is not None else 0,
+            store_budget_bytes=cache.budget_bytes if cache is not None else 0,
+            bytes_read=cache.bytes_read if cache is not None else 0,
+            bytes_written=cache.bytes_written if cache is not None else 0,
+        )

@@ -1,0 +1,205 @@
+"""Sole owner of a llama_context: what its one sequence holds, decoding, and the sequence's state as bytes."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from inference.llama.abort_flag import AbortFlag
+from inference.llama.model import Model
+from inference.llama.native_log import captured_native_log
+from inference.messages import TokenId
+from inference.request import EngineError, ErrorCode
+
+StateBytes = npt.NDArray[np.uint8]
+
+_SEQUENCE = 0
+# With flash attention V is stored like K, row by token, so state can be cut between tokens.
+_FLASH_ATTENTION_ON = 1
+_GGML_TYPE_F16 = 1
+_DECODE_ABORTED = 2
+_NO_FREE_CELLS = 1
+
+
+class DecodeAborted(Exception):
+    """The abort flag was set; the sequence holds what it held before the call."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContextParams:
+    """What of a context's settings changes the meaning of KV bytes (see fingerprint) or their number."""
+
+    n_ctx: int
+    n_ubatch: int = 512
+    n_threads: int = 1
+    type_k: int = _GGML_TYPE_F16
+    type_v: int = _GGML_TYPE_F16
+    swa_full: bool = False
+
+
+class Context:
+    """One sequence in one KV cache. Not thread-safe: only the inference thread calls it.
+
+    token_ids are the ids whose KV rows the sequence really holds, by position; they are changed only here,
+    after the library did, and read back from it when a decode fails.
+    """
+
+    def __init__(self, model: Model, params: ContextParams) -> None:
+        self._llama = llama = model.llama
+        self.model = model
+        self.params = params
+        self.abort_flag = AbortFlag()
+        self.token_ids: list[TokenId] = []
+        self.num_decoded_tokens = 0
+        native = llama.llama_context_default_params()
+        native.n_ctx = params.n_ctx
+        native.n_batch = native.n_ubatch = params.n_ubatch
+        native.n_seq_max = 1
+        native.n_threads = native.n_threads_batch = params.n_threads
+        native.flash_attn_type = _FLASH_ATTENTION_ON
+        native.type_k, native.type_v = params.type_k, params.type_v
+        native.swa_full = params.swa_full
+        native.no_perf = True
+        native.abort_callback = llama.ggml_abort_callback(self.abort_flag.callback_address)
+        native.abort_callback_data = self.abort_flag.data_address
+        with captured_native_log() as log:
+            self._handle = llama.llama_init_from_model(model.handle, native)
+        if not self._handle:
+            raise EngineError(ErrorCode.MODEL_LOAD_FAILED, _why_no_context(log, params.n_ctx))
+        self._memory = llama.llama_get_memory(self._handle)
+        self._batch = llama.llama_batch_init(params.n_ubatch, 0, 1)
+        self.kv_allocated_bytes = _allocated_bytes(log)
+        # The library rounds the context up; tokens past what was asked for are not used.
+        self.n_ctx = min(params.n_ctx, llama.llama_n_ctx(self._handle))
+
+    @property
+    def handle(self) -> Any:
+        """llama_context, for calls that another room makes on it (sampling)."""
+        return self._handle
+
+    @property
+    def num_tokens(self) -> int:
+        return len(self.token_ids)
+
+    def pos_min(self) -> int | None:
+        """The first position whose rows every layer still holds (above 0 once a sliding window has moved on)."""
+        position = self._llama.llama_memory_seq_pos_min(self._memory, _SEQUENCE)
+        return None if position < 0 else position
+
+    def decode(self, token_ids: Sequence[TokenId], *, want_logits: bool) -> None:
+        """Append at most n_ubatch tokens to the sequence; logits are kept for the last one if wanted.
+
+        Raises DecodeAborted, or EngineError where the library failed; the sequence then holds what it held
+        before, or nothing if its rows could not be taken back.
+        """
+        count, start = len(token_ids), len(self.token_ids)
+        batch = self._batch
+        batch.n_tokens = count
+        for index, token in enumerate(token_ids):
+            batch.token[index] = token
+            batch.pos[index] = start + index
+            batch.n_seq_id[index] = 1
+            batch.seq_id[index][0] = _SEQUENCE
+            batch.logits[index] = False
+        batch.logits[count - 1] = want_logits
+        self.num_decoded_tokens += count
+        result = self._llama.llama_decode(self._handle, batch)
+        if result == 0:
+            self.token_ids.extend(token_ids)
+            return
+        self._take_back(start)
+        if result == _DECODE_ABORTED:
+            raise DecodeAborted
+        if result == _NO_FREE_CELLS:
+            raise EngineError(
+                ErrorCode.DECODE_FAILED, "the KV cache is full: start a new chat or choose a larger context"
+            )
+        raise EngineError(
+            ErrorCode.DECODE_FAILED,
+            f"the model could not compute this step (code {result}; the log has more): send the message again",
+        )
+
+    def _take_back(self, num_tokens: int) -> None:
+        """After a failed decode: read from the library what the sequence holds, and go back to num_tokens."""
+        held = self._llama.llama_memory_seq_pos_max(self._memory, _SEQUENCE) + 1
+        recurrent = self.model.is_recurrent
+        if recurrent or held < num_tokens or (held > num_tokens and not self._remove_from(num_tokens)):
+            # A recurrent state that took in part of a batch cannot be told from one that did not.
+            self.clear()
+
+    def _remove_from(self, num_tokens: int) -> bool:
+        return bool(self._llama.llama_memory_seq_rm(self._memory, _SEQUENCE, num_tokens, -1))
+
+    def truncate(self, num_tokens: int) -> bool:
+        """Keep the first num_tokens. False: this model's state cannot be cut there, and nothing was changed."""
+        if num_tokens >= self.num_tokens:
+            return num_tokens == self.num_tokens
+        if num_tokens == 0:
+            self.clear()
+            return True
+        if not self._remove_from(num_tokens):
+            return False
+        del self.token_ids[num_tokens:]
+        return True
+
+    def clear(self) -> None:
+        self._llama.llama_memory_clear(self._memory, False)
+        self.token_ids.clear()
+
+    def state_size(self) -> int:
+        """Bytes of the sequence's state, as the library counts them now; 0 for an empty sequence."""
+        return self._llama.llama_state_seq_get_size(self._handle, _SEQUENCE) if self.token_ids else 0
+
+    def read_state(self) -> StateBytes:
+        """The sequence's state. Raises EngineError if the library writes another size than it announced."""
+        size = self.state_size()
+        state = np.empty(size, dtype=np.uint8)
+        pointer = state.ctypes.data_as(ctypes.POINTER(ctypes.c_uint8))
+        written = self._llama.llama_state_seq_get_data(self._handle, pointer, size, _SEQUENCE)
+        if written != size:
+            raise EngineError(ErrorCode.INTERNAL, f"the library wrote {written} of {size} state bytes")
+        return state
+
+    def write_state(self, state: StateBytes, token_ids: Sequence[TokenId]) -> bool:
+        """Replace the sequence by a stored one. False: the library refused it, and the sequence is empty."""
+        self.clear()
+        pointer = state.ctypes.data_as(ctypes.POINTER(ctypes.c_uint8))
+        read = self._llama.llama_state_seq_set_data(self._handle, pointer, state.size, _SEQUENCE)
+        held = self._llama.llama_memory_seq_pos_max(self._memory, _SEQUENCE) + 1
+        if read != state.size or held != len(token_ids):
+            self.clear()
+            return False
+        self.token_ids = list(token_ids)
+        return True
+
+    def logits(self) -> npt.NDArray[np.float32]:
+        """Logits of the last decoded token, shape (vocabulary size,); a copy."""
+        pointer = self._llama.llama_get_logits_ith(self._handle, -1)
+        return np.ctypeslib.as_array(pointer, shape=(self.model.vocab.size,)).copy()
+
+    def close(self) -> None:
+        if self._handle is not None:
+            self._llama.llama_batch_free(self._batch)
+            self._llama.llama_free(self._handle)
+            self._handle = None
+
+
+def _allocated_bytes(log: Sequence[str]) -> int:
+    """Bytes of the KV (and recurrent-state) buffers that the library says it allocated, to 0.01 MiB."""
+    sizes = re.findall(r"(?:KV|RS) buffer size = +([0-9.]+) MiB", "\n".join(log))
+    return round(sum(float(size) for size in sizes) * 2**20)
+
+
+def _why_no_context(log: Sequence[str], n_ctx: int) -> str:
+    text = "\n".join(log)
+    if "alloc" in text or "memory" in text:
+        return (
+            f"not enough memory for a context of {n_ctx} tokens: choose a smaller context or fewer GPU layers"
+        )
+    return f"the model was loaded, but a context of {n_ctx} tokens could not be made (the log has more)"

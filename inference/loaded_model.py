@@ -1,0 +1,127 @@
+"""A model made ready to generate: weights, context, prompt builder, and what its stored state may be used for."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Literal
+
+from inference.cpu_threads import default_threads
+from inference.kvcache.fingerprint import Fingerprint, FingerprintFields, fingerprint
+from inference.kvcache.model_digest import ModelDigests
+from inference.kvcache.reuse import ReuseRule
+from inference.llama.context import Context, ContextParams
+from inference.llama.model import Model, load_model
+from inference.llama.native_library import library_build
+from inference.model_config import ModelConfig, ModelInfo
+from inference.prompt import PromptBuilder
+from inference.request import EngineError, ErrorCode
+
+_logger = logging.getLogger(__name__)
+DEFAULT_MAX_CONTEXT = 8192
+
+
+class LoadedModel:
+    """Owns model and context; used by the inference thread only."""
+
+    def __init__(
+        self, config: ModelConfig, model_digests: ModelDigests | None, on_progress: Callable[[float], bool]
+    ):
+        """model_digests None: there is no store, so no fingerprint is needed. Raises EngineError."""
+        started = time.monotonic()
+        path = Path(config.path)
+        self.model = load_model(path, config.n_gpu_layers, on_progress)
+        try:
+            self.context = _make_context(self.model, config)
+        except BaseException:
+            self.model.close()
+            raise
+        self.prompt_builder = PromptBuilder(self.model.vocab, self.model.header.chat_templates)
+        self.reuse_rule = ReuseRule(n_swa=self.model.n_swa, recurrent=self.model.is_recurrent)
+        self._fingerprint = _start_fingerprint(self.model, self.context.params, model_digests)
+        self.info = self._read_info(config, time.monotonic() - started)
+
+    def fingerprint(self) -> Fingerprint | None:
+        """None: no store, or the model file cannot be hashed. The first call may wait for the hash."""
+        if self._fingerprint is None:
+            return None
+        try:
+            return self._fingerprint.result()
+        except OSError as error:
+            _logger.warning("the model file could not be hashed, so nothing is stored: %s", error)
+            self._fingerprint = None
+            return None
+
+    def _read_info(self, config: ModelConfig, load_s: float) -> ModelInfo:
+        model, offload = self.model, self.model.offload
+        return ModelInfo(
+            config=config,
+            name=model.header.name,
+            architecture=model.header.architecture,
+            quantisation=model.header.quantisation,
+            size_bytes=model.size_bytes,
+            num_params=model.num_params,
+            n_ctx=self.context.n_ctx,
+            n_ctx_train=model.n_ctx_train,
+            n_layers=offload.layers,
+            layers_offloaded=offload.layers_offloaded,
+            device_name=offload.device_name,
+            backend=offload.backend,
+            n_threads=self.context.params.n_threads,
+            kv_allocated_bytes=self.context.kv_allocated_bytes,
+            reuse="message ends only" if model.is_recurrent or model.n_swa else "any prefix",
+            has_chat_template="default" in model.header.chat_templates,
+            load_s=load_s,
+        )
+
+    def close(self) -> None:
+        self.context.close()
+        self.model.close()
+
+
+def _make_context(model: Model, config: ModelConfig) -> Context:
+    n_ctx = min(model.n_ctx_train, DEFAULT_MAX_CONTEXT) if config.n_ctx is None else config.n_ctx
+    if n_ctx < 1:
+        raise EngineError(
+            ErrorCode.MODEL_LOAD_FAILED, f"a context of {n_ctx} tokens holds nothing: choose 1 or more"
+        )
+    n_threads = default_threads() if config.n_threads is None else config.n_threads
+    return Context(model, ContextParams(n_ctx=n_ctx, n_threads=n_threads))
+
+
+def _start_fingerprint(
+    model: Model, params: ContextParams, model_digests: ModelDigests | None
+) -> Future[Fingerprint] | None:
+    """Hash the model's files beside everything else: the first request may well come later than the hash."""
+    if model_digests is None:
+        return None
+
+    def compute() -> Fingerprint:
+        return fingerprint(
+            FingerprintFields(
+                model_sha256=model_digests.sha256(model.header.parts),
+                library_build=library_build(),
+                type_k=params.type_k,
+                type_v=params.type_v,
+                flash_attention=True,
+                n_swa=model.n_swa,
+                swa_full=params.swa_full,
+                rope_factors=_rope_factors(model, params.n_ctx),
+            )
+        )
+
+    executor = ThreadPoolExecutor(1, thread_name_prefix="model digest")
+    future = executor.submit(compute)
+    executor.shutdown(wait=False)
+    return future
+
+
+def _rope_factors(model: Model, n_ctx: int) -> Literal["none", "short", "long"]:
+    """Models with two sets of RoPE factors choose by context length, so n_ctx counts for these, and there only."""
+    original = model.header.metadata.get(f"{model.header.architecture}.rope.scaling.original_context_length")
+    if not isinstance(original, int):
+        return "none"
+    return "long" if n_ctx > original else "short"

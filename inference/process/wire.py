@@ -1,0 +1,98 @@
+"""Frames between window and worker: u32 little-endian length, then MessagePack of [type name, fields].
+
+Both ends check every field against the dataclass it belongs to (msgspec), so a frame is never half understood.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import BinaryIO
+
+import msgspec
+
+from inference import events
+from inference.model_config import ModelConfig
+from inference.request import GenerationRequest, RequestId
+
+_LENGTH = struct.Struct("<I")
+# A prompt of a million tokens is some megabytes; more than this is no frame of ours.
+MAX_FRAME_BYTES = 256 * 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Submit:
+    request: GenerationRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    config: ModelConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Abort:
+    request_id: RequestId
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """store_timeout_s: how long the worker may still write what is whole before it exits."""
+
+    store_timeout_s: float
+
+
+Command = Submit | Load | Abort | Stop
+Frame = Command | events.Event
+
+_FRAME_TYPES: dict[str, type] = {
+    frame_type.__name__: frame_type
+    for frame_type in (
+        *(Submit, Load, Abort, Stop),
+        *(
+            events.PhaseChanged,
+            events.PrefillProgress,
+            events.TokenDelta,
+            events.RequestFinished,
+            events.RequestFailed,
+        ),
+        *(
+            events.ModelLoadProgress,
+            events.ModelLoaded,
+            events.ModelLoadFailed,
+            events.EngineStats,
+            events.StoreNotice,
+        ),
+    )
+}
+
+
+class BrokenFrame(Exception):
+    """The other side sent what is no frame; the stream cannot be followed any further."""
+
+
+def encode_frame(frame: Frame) -> bytes:
+    payload = msgspec.msgpack.encode([type(frame).__name__, frame])
+    return _LENGTH.pack(len(payload)) + payload
+
+
+def decode_frame(payload: bytes) -> Frame:
+    """Raises BrokenFrame."""
+    try:
+        name, fields = msgspec.msgpack.decode(payload, type=tuple[str, msgspec.Raw])
+        frame: Frame = msgspec.msgpack.decode(fields, type=_FRAME_TYPES[name])
+    except (msgspec.MsgspecError, KeyError, ValueError) as error:
+        raise BrokenFrame(str(error)) from error
+    return frame
+
+
+def read_frame(stream: BinaryIO) -> Frame | None:
+    """The next frame; None at the end of the stream, also when it ends inside a frame. Raises BrokenFrame."""
+    length = stream.read(_LENGTH.size)
+    if len(length) < _LENGTH.size:
+        return None
+    (size,) = _LENGTH.unpack(length)
+    if size > MAX_FRAME_BYTES:
+        raise BrokenFrame(f"a frame of {size} bytes")
+    payload = stream.read(size)
+    return decode_frame(payload) if len(payload) == size else None

@@ -1,0 +1,114 @@
+"""One worker process with its pipes: a thread reads events, a thread writes commands, nobody waits for either."""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, BinaryIO, cast
+
+from inference.events import Event
+from inference.process.wire import BrokenFrame, Command, encode_frame, read_frame
+from inference.process.worker_config import WorkerConfig
+
+_logger = logging.getLogger(__name__)
+_MAX_LOG_BYTES = 5 * 2**20
+_PACKAGE_ROOT = Path(__file__).resolve().parents[2]
+
+
+class WorkerProcess:
+    """on_event and on_exit(cause) are called on the reader thread; cause is None for an exit with code 0."""
+
+    def __init__(
+        self, config: WorkerConfig, on_event: Callable[[Event], None], on_exit: Callable[[str | None], None]
+    ) -> None:
+        """Raises OSError if the process cannot be started."""
+        self._on_event, self._on_exit = on_event, on_exit
+        log = _open_log(config.log_file)
+        environment = dict(os.environ)
+        # The worker imports the very packages that this process runs.
+        environment["PYTHONPATH"] = os.pathsep.join(
+            filter(None, [str(_PACKAGE_ROOT), environment.get("PYTHONPATH")])
+        )
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "inference.process.worker", config.to_json()],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log or subprocess.DEVNULL,
+                env=environment,
+            )
+        finally:
+            if log is not None:
+                log.close()
+        self._commands: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._writer = threading.Thread(target=self._write_commands, name="worker commands", daemon=True)
+        self._reader = threading.Thread(target=self._read_events, name="worker events", daemon=True)
+        self._writer.start()
+        self._reader.start()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def send(self, command: Command) -> None:
+        self._commands.put(encode_frame(command))
+
+    def end_of_commands(self) -> None:
+        self._commands.put(None)
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    def _write_commands(self) -> None:
+        stream = cast(BinaryIO, self._process.stdin)
+        try:
+            while (frame := self._commands.get()) is not None:
+                stream.write(frame)
+                stream.flush()
+            stream.close()
+        except OSError:
+            # The worker died; the reader sees the end of its stream and tells.
+            _logger.info("worker %d takes no more commands", self.pid)
+
+    def _read_events(self) -> None:
+        stream = cast(BinaryIO, self._process.stdout)
+        try:
+            while (frame := read_frame(stream)) is not None:
+                self._on_event(cast(Event, frame))
+        except BrokenFrame:
+            _logger.exception("worker %d sent what is no event", self.pid)
+            self._process.kill()
+        self._commands.put(None)
+        self._on_exit(_cause_of_death(self._process.wait()))
+
+
+def _cause_of_death(return_code: int) -> str | None:
+    if return_code == 0:
+        return None
+    if return_code < 0:
+        try:
+            return signal.Signals(-return_code).name
+        except ValueError:
+            return f"signal {-return_code}"
+    return f"exit code {return_code}"
+
+
+def _open_log(path: Path | None) -> IO[bytes] | None:
+    """The log opened for appending, an old large one put aside; None where it cannot be written."""
+    if path is None:
+        return None
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if path.exists() and path.stat().st_size > _MAX_LOG_BYTES:
+            path.replace(path.with_name(path.name + ".1"))
+        return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab")
+    except OSError as error:
+        _logger.warning("no worker log in %s: %s", path, error)
+        return None
