@@ -124,8 +124,13 @@ class ReplyRun:
             if state is not None and not restored:
                 in_memory = 0  # the refused state took the place of what was there
                 self._cache.reject(match)
-            if restored and self._context.truncate(match.num_cached_tokens):
-                self.restored_tokens = match.num_cached_tokens
+            if restored:
+                # By the library's own account of what came back, not by the file's.
+                in_memory = self._usable_in_memory(tokens, max_hit_length)
+                if in_memory and self._context.truncate(in_memory):
+                    self.restored_tokens = in_memory
+                else:
+                    in_memory = 0
                 break
         if not self.restored_tokens:
             if in_memory and self._context.truncate(in_memory):
@@ -222,5 +227,5 @@ class ReplyRun:
             return
         token_ids = np.asarray(context.token_ids, dtype=np.int32)
         self._cache.store(
-            fingerprint, token_ids, context.pos_min() or 0, context.read_state(), self._loaded.reuse_rule
+            fingerprint, token_ids, context.state_pos_min(), context.read_state(), self._loaded.reuse_rule
         )

@@ -92,6 +92,16 @@ class Context:
         position = self._llama.llama_memory_seq_pos_min(self._memory, _SEQUENCE)
         return None if position < 0 else position
 
+    def state_pos_min(self) -> int:
+        """The first position whose rows every layer still holds after the state was written out and read back.
+
+        The library leaves out the rows of windowed layers that the next token could not see any more
+        (llama_kv_cache::state_write), also where memory still has them.
+        """
+        held = self.pos_min() or 0
+        n_swa = self.model.n_swa
+        return max(held, self.num_tokens - n_swa) if n_swa else held
+
     def decode(self, token_ids: Sequence[TokenId], *, want_logits: bool) -> None:
         """Append at most n_ubatch tokens to the sequence; logits are kept for the last one if wanted.
 

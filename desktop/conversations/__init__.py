@@ -1,0 +1,26 @@
+"""What was said, on disk. Imports no Qt; one ConversationStore is opened and used on one thread."""
+
+from desktop.conversations.engine_messages import messages_for_engine
+from desktop.conversations.errors import DatabaseUnusable, NoSuchRecord, NotSaved, StoreError
+from desktop.conversations.records import (
+    Conversation,
+    ConversationId,
+    MessageId,
+    MessageStatus,
+    StoredMessage,
+)
+from desktop.conversations.store import ConversationStore
+
+__all__ = [
+    "Conversation",
+    "ConversationId",
+    "ConversationStore",
+    "DatabaseUnusable",
+    "MessageId",
+    "MessageStatus",
+    "NoSuchRecord",
+    "NotSaved",
+    "StoreError",
+    "StoredMessage",
+    "messages_for_engine",
+]

@@ -1,0 +1,97 @@
+"""The schema, as numbered steps. A step that was released is never edited; a change is a new step."""
+
+from __future__ import annotations
+
+from sqlite_utils import Database
+from sqlite_utils.migrations import Migrations
+
+from desktop.conversations.errors import DatabaseUnusable
+
+migrations = Migrations("everwarm.conversations")
+
+
+@migrations()
+def m001_conversations_and_messages(db: Database) -> None:
+    # AUTOINCREMENT: settings and open views remember ids, which must not come to mean another chat after a purge.
+    # Times are microseconds since 1970 UTC. `sampling` is JSON: it is read whole and will gain members.
+    db.execute(
+        """
+        CREATE TABLE conversations (
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            title TEXT NOT NULL,
+            created_at INTEGER NOT NULL,
+            updated_at INTEGER NOT NULL,
+            model_path TEXT,
+            sampling TEXT,
+            head_id INTEGER,
+            draft TEXT NOT NULL DEFAULT '',
+            deleted_at INTEGER,
+            FOREIGN KEY (id, head_id) REFERENCES messages (conversation_id, id)
+        ) STRICT
+        """
+    )
+    # The two-column keys make SQLite itself refuse a parent or a head from another conversation.
+    # Counts and timings are columns, so that they can be plotted and summed by a query.
+    # token_ids: int32, little-endian. The long columns come last: walking the tree then leaves their pages alone.
+    db.execute(
+        """
+        CREATE TABLE messages (
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            conversation_id INTEGER NOT NULL REFERENCES conversations (id) ON DELETE CASCADE,
+            parent_id INTEGER,
+            role TEXT NOT NULL,
+            status TEXT NOT NULL,
+            created_at INTEGER NOT NULL,
+            updated_at INTEGER NOT NULL,
+            error TEXT,
+            model_path TEXT,
+            sampling TEXT,
+            seed INTEGER,
+            finish_reason TEXT,
+            num_prompt_tokens INTEGER,
+            reused_tokens INTEGER,
+            restored_tokens INTEGER,
+            prefilled_tokens INTEGER,
+            queued_s REAL,
+            load_s REAL,
+            tokenize_s REAL,
+            restore_s REAL,
+            prefill_s REAL,
+            ttft_s REAL,
+            decode_s REAL,
+            e2e_s REAL,
+            num_generation_tokens INTEGER,
+            decode_tokens_per_second REAL,
+            content TEXT NOT NULL,
+            token_ids BLOB,
+            UNIQUE (conversation_id, id),
+            FOREIGN KEY (conversation_id, parent_id) REFERENCES messages (conversation_id, id)
+        ) STRICT
+        """
+    )
+    db.execute("CREATE INDEX messages_by_parent ON messages (conversation_id, parent_id)")
+    db.execute("CREATE INDEX messages_streaming ON messages (id) WHERE status = 'streaming'")
+
+
+def check_schema(db: Database) -> None:
+    """Reads only. Raises DatabaseUnusable if the schema is another program's or a newer version's."""
+    with Database(memory=True, execute_plugins=False) as empty:  # where every step is pending
+        known = {migration.name for migration in migrations.pending(empty)}
+    applied = {migration.name for migration in migrations.applied(db)}
+    if applied - known:
+        raise DatabaseUnusable(
+            "The chats were written by a newer Everwarm and nothing was changed. "
+            "Install the newer version again to open them."
+        )
+    # SQLite's own tables are not listed; the migrations' table comes before the first migration.
+    if not applied and set(db.table_names()) - {Migrations.migrations_table, "sqlite_sequence"}:
+        raise DatabaseUnusable(
+            "The chats file is a database of another program and nothing was changed. "
+            "Move it away, then start again."
+        )
+
+
+def migrate(db: Database) -> None:
+    """Bring the schema up to date; safe to repeat. Raises DatabaseUnusable as check_schema does."""
+    check_schema(db)
+    migrations.apply(db)

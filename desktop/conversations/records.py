@@ -1,0 +1,72 @@
+"""Conversations and messages as they are stored: with ids, parents, times and figures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import NewType
+
+from inference import FinishReason, PromptCounts, RequestTimings, Role, SamplingParams, TokenId
+
+ConversationId = NewType("ConversationId", int)
+MessageId = NewType("MessageId", int)
+
+
+class MessageStatus(StrEnum):
+    STREAMING = "streaming"
+    COMPLETE = "complete"
+    CANCELLED = "cancelled"
+    """The user stopped it."""
+    INTERRUPTED = "interrupted"
+    """The worker or the app died while it was written; `error` says which."""
+    FAILED = "failed"
+    """Refused or ended by an error; `error` says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """A tree of messages and the branch of it that is shown. All datetimes are UTC.
+
+    updated_at: when its newest message was added or ended; renaming and drafts leave it be.
+    head_id: the last message of the branch shown; None: the branch is empty.
+    deleted_at: None unless the user deleted it; it can be brought back until it is purged.
+    """
+
+    id: ConversationId
+    title: str
+    created_at: datetime
+    updated_at: datetime
+    model_path: str | None
+    sampling: SamplingParams | None
+    head_id: MessageId | None
+    draft: str
+    deleted_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMessage:
+    """A message of a tree: parent_id None is a first message; messages of one parent are alternatives.
+
+    token_ids: see Message. seed: the one really used. Everything after `error` is None for what the user wrote.
+    updated_at: when its text was last saved.
+    """
+
+    id: MessageId
+    conversation_id: ConversationId
+    parent_id: MessageId | None
+    role: Role
+    content: str
+    token_ids: tuple[TokenId, ...] | None
+    status: MessageStatus
+    created_at: datetime
+    updated_at: datetime
+    error: str | None
+    model_path: str | None
+    sampling: SamplingParams | None
+    seed: int | None
+    finish_reason: FinishReason | None
+    counts: PromptCounts | None
+    timings: RequestTimings | None
+    num_generation_tokens: int | None
+    decode_tokens_per_second: float | None

@@ -1,0 +1,137 @@
+"""Between records and the rows they are stored as."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from operator import itemgetter
+from typing import Any
+
+from desktop.conversations.records import (
+    Conversation,
+    ConversationId,
+    MessageId,
+    MessageStatus,
+    StoredMessage,
+)
+from inference import FinishReason, PromptCounts, RequestTimings, SamplingParams, TokenId
+
+Row = Mapping[str, Any]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+# Each member of these two records is a column of the same name.
+_COUNT_COLUMNS = tuple(column.name for column in fields(PromptCounts))
+_TIMING_COLUMNS = tuple(column.name for column in fields(RequestTimings))
+_count_values = itemgetter(*_COUNT_COLUMNS)
+_timing_values = itemgetter(*_TIMING_COLUMNS)
+
+
+def now_us() -> int:
+    """Microseconds since 1970 UTC."""
+    return to_us(datetime.now(UTC))
+
+
+def to_us(moment: datetime) -> int:
+    """`moment` must be aware of its time zone."""
+    return (moment - _EPOCH) // _MICROSECOND
+
+
+def from_us(microseconds: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=microseconds)
+
+
+def clean_text(text: str) -> str:
+    """What UTF-8 can hold: surrogate pairs joined, single surrogates (they come from UTF-16 input) replaced."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def clean_optional(text: str | None) -> str | None:
+    return None if text is None else clean_text(text)
+
+
+def encode_token_ids(token_ids: Sequence[TokenId] | None) -> bytes | None:
+    return None if token_ids is None else struct.pack(f"<{len(token_ids)}i", *token_ids)
+
+
+def decode_token_ids(packed: bytes | None) -> tuple[TokenId, ...] | None:
+    return None if packed is None else struct.unpack(f"<{len(packed) // 4}i", packed)
+
+
+def encode_sampling(sampling: SamplingParams | None) -> str | None:
+    return None if sampling is None else json.dumps(asdict(sampling))
+
+
+# Most replies of a chat share their settings, and the value is frozen.
+@lru_cache(maxsize=64)
+def decode_sampling(text: str | None) -> SamplingParams | None:
+    if text is None:
+        return None
+    stored = json.loads(text)
+    known = {parameter.name for parameter in fields(SamplingParams)}
+    return SamplingParams(**{name: value for name, value in stored.items() if name in known})
+
+
+def encode_counts(counts: PromptCounts | None) -> dict[str, int | None]:
+    return dict.fromkeys(_COUNT_COLUMNS) if counts is None else asdict(counts)
+
+
+def encode_timings(timings: RequestTimings | None) -> dict[str, float | None]:
+    return dict.fromkeys(_TIMING_COLUMNS) if timings is None else asdict(timings)
+
+
+def conversation_from(row: Row) -> Conversation:
+    return Conversation(
+        id=ConversationId(row["id"]),
+        title=row["title"],
+        created_at=from_us(row["created_at"]),
+        updated_at=from_us(row["updated_at"]),
+        model_path=row["model_path"],
+        sampling=decode_sampling(row["sampling"]),
+        head_id=row["head_id"],
+        draft=row["draft"],
+        deleted_at=None if row["deleted_at"] is None else from_us(row["deleted_at"]),
+    )
+
+
+def message_from(row: Row) -> StoredMessage:
+    return StoredMessage(
+        id=MessageId(row["id"]),
+        conversation_id=ConversationId(row["conversation_id"]),
+        parent_id=row["parent_id"],
+        role=row["role"],
+        content=row["content"],
+        token_ids=decode_token_ids(row["token_ids"]),
+        status=MessageStatus(row["status"]),
+        created_at=from_us(row["created_at"]),
+        updated_at=from_us(row["updated_at"]),
+        error=row["error"],
+        model_path=row["model_path"],
+        sampling=decode_sampling(row["sampling"]),
+        seed=row["seed"],
+        finish_reason=None if row["finish_reason"] is None else FinishReason(row["finish_reason"]),
+        counts=_counts_from(row),
+        timings=_timings_from(row),
+        num_generation_tokens=row["num_generation_tokens"],
+        decode_tokens_per_second=row["decode_tokens_per_second"],
+    )
+
+
+def _counts_from(row: Row) -> PromptCounts | None:
+    if row["num_prompt_tokens"] is None:
+        return None
+    return PromptCounts(*_count_values(row))
+
+
+def _timings_from(row: Row) -> RequestTimings | None:
+    if row["e2e_s"] is None:
+        return None
+    return RequestTimings(*_timing_values(row))

@@ -1,0 +1,81 @@
+"""The schema comes about once and is left alone afterwards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from sqlite_utils import Database
+
+from desktop.conversations import ConversationStore, DatabaseUnusable
+from desktop.conversations.migrations import migrations
+
+
+def schema_of(database: Path) -> str:
+    with Database(database) as db:
+        return db.schema
+
+
+def test_an_empty_file_becomes_a_database(database: Path) -> None:
+    database.touch()
+    store = ConversationStore.open(database)
+    assert store.conversations() == []
+    assert store.integrity_check() == []
+    store.close()
+
+
+def test_a_database_in_memory_will_do() -> None:
+    store = ConversationStore(Database(memory=True))
+    conversation = store.create_conversation("kept nowhere")
+    assert store.conversations() == [conversation]
+    store.close()
+
+
+def test_opening_again_changes_nothing(database: Path) -> None:
+    ConversationStore.open(database).close()
+    schema, content = schema_of(database), database.read_bytes()
+    ConversationStore.open(database).close()
+    assert schema_of(database) == schema
+    assert database.read_bytes() == content
+
+
+def test_a_start_that_was_cut_off_before_the_first_migration_is_finished(database: Path) -> None:
+    with Database(database) as db:
+        migrations.ensure_migrations_table(db)
+    store = ConversationStore.open(database)
+    assert store.conversations() == []
+    store.close()
+
+
+def test_every_connection_is_durable_and_checks_references(store: ConversationStore) -> None:
+    def pragma(name: str) -> object:
+        return store._db.execute(f"PRAGMA {name}").fetchone()[0]
+
+    assert pragma("journal_mode") == "wal"
+    assert pragma("synchronous") == 2  # FULL
+    assert pragma("foreign_keys") == 1
+    assert pragma("busy_timeout") == 5000
+
+
+def test_a_newer_schema_is_refused_and_left_as_it_is(database: Path) -> None:
+    ConversationStore.open(database).close()
+    with Database(database) as db:
+        applied = {
+            "migration_set": migrations.name,
+            "name": "m999_from_the_future",
+            "applied_at": "2030-01-01",
+        }
+        db.table("_sqlite_migrations").insert(applied)
+    content = database.read_bytes()
+    with pytest.raises(DatabaseUnusable, match="newer Everwarm"):
+        ConversationStore.open(database)
+    assert database.read_bytes() == content
+
+
+def test_a_database_of_another_program_is_refused_and_left_as_it_is(database: Path) -> None:
+    with Database(database) as db:
+        db.table("bookmarks").insert({"address": "https://example.org"})
+    content = database.read_bytes()
+    with pytest.raises(DatabaseUnusable, match="another program"):
+        ConversationStore.open(database)
+    assert database.read_bytes() == content

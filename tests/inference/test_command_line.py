@@ -1,0 +1,210 @@
+"""`python -m inference generate`: the outside contract."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+FIELDS = {
+    "text",
+    "token_ids",
+    "prompt_tokens",
+    "reused_tokens",
+    "restored_tokens",
+    "prefilled_tokens",
+    "ttft_ms",
+    "load_ms",
+    "restore_ms",
+    "prefill_ms",
+    "decode_tokens_per_second",
+    "finish_reason",
+    "kv",
+    "device",
+}
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    environment = {**os.environ, "EVERWARM_DATA_DIR": str(tmp_path / "data")}
+
+    def run(*arguments: str | Path) -> "subprocess.CompletedProcess[str]":
+        command = [sys.executable, "-m", "inference", "generate", *map(str, arguments)]
+        return subprocess.run(command, capture_output=True, text=True, env=environment)
+
+    return run
+
+
+def report_of(result: "subprocess.CompletedProcess[str]") -> dict[str, Any]:
+    assert result.returncode == 0, result.stderr
+    report: dict[str, Any] = json.loads(result.stdout)
+    parts = report["reused_tokens"] + report["restored_tokens"] + report["prefilled_tokens"]
+    assert parts == report["prompt_tokens"]
+    return report
+
+
+def test_a_second_process_reads_a_4000_token_prompt_from_disk(
+    run: Run, starter_path: Path, tmp_path: Path
+) -> None:
+    prompt = "The river bends twice before it meets the old mill. " * 364
+    arguments = [
+        starter_path,
+        "--prompt",
+        prompt,
+        "--kv-store",
+        tmp_path / "kv",
+        "--max-tokens",
+        "16",
+        "--json",
+    ]
+    cold, warm = report_of(run(*arguments)), report_of(run(*arguments))
+    assert cold["prompt_tokens"] > 3900
+    assert cold["prefilled_tokens"] == cold["prompt_tokens"]
+    assert warm["prefilled_tokens"] <= 2
+    assert warm["token_ids"] == cold["token_ids"]
+    assert warm["text"] == cold["text"]
+    # A ratio within one machine and one run, no clock by itself.
+    assert warm["ttft_ms"] < cold["ttft_ms"] / 100
+    assert warm["kv"]["bytes_read"] == cold["kv"]["bytes_written"] == cold["kv"]["store_bytes"]
+
+
+def test_the_json_object_has_every_field_of_the_contract(run: Run, starter_path: Path) -> None:
+    report = report_of(
+        run(starter_path, "--prompt", "Once", "--max-tokens", "3", "--json", "--context", "512")
+    )
+    assert report.keys() >= FIELDS
+    assert report["kv"].keys() == {
+        "used_bytes",
+        "allocated_bytes",
+        "store_bytes",
+        "bytes_read",
+        "bytes_written",
+    }
+    assert report["device"].keys() == {"name", "backend", "layers_offloaded", "layers"}
+    assert report["finish_reason"] == "length"
+    assert len(report["token_ids"]) == 3
+    assert (report["kv"]["store_bytes"], report["kv"]["bytes_written"]) == (0, 0)
+
+
+def test_without_json_the_text_alone_is_printed(run: Run, starter_path: Path) -> None:
+    arguments = [starter_path, "--prompt", "Once upon a time", "--max-tokens", "10", "--context", "512"]
+    result = run(*arguments)
+    assert result.stdout == report_of(run(*arguments, "--json"))["text"] + "\n"
+    assert result.stderr == ""
+
+
+def test_a_chat_file_goes_through_the_template(run: Run, starter_path: Path, tmp_path: Path) -> None:
+    chat = tmp_path / "chat.json"
+    chat.write_text(
+        json.dumps([{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello"}])
+    )
+    report = report_of(run(starter_path, "--chat", chat, "--max-tokens", "5", "--json", "--context", "512"))
+    assert report["prompt_tokens"] > 10
+
+
+def test_a_prompt_as_long_as_the_context_ends_with_context(run: Run, starter_path: Path) -> None:
+    report = report_of(run(starter_path, "--prompt", "hello " * 250, "--context", "256", "--json"))
+    assert report["finish_reason"] == "context"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--prompt", ""], "prompt is empty"),
+        (["--prompt", "hello " * 600, "--context", "512"], "shorten it"),
+        (["--chat", "missing.json"], "No such file"),
+        (["--chat", "text.json"], "not JSON"),
+        (["--chat", "object.json"], "a list of"),
+        (["--chat", "role.json"], "'robot'"),
+        (["--chat", "empty.json"], "no messages"),
+    ],
+)
+def test_refused_input_is_one_line_and_exit_code_1(
+    run: Run,
+    starter_path: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    says: str,
+) -> None:
+    (tmp_path / "text.json").write_text("hello")
+    (tmp_path / "object.json").write_text("{}")
+    (tmp_path / "empty.json").write_text("[]")
+    (tmp_path / "role.json").write_text('[{"role": "robot", "content": "x"}]')
+    arguments = [str(tmp_path / part) if part.endswith(".json") else part for part in arguments]
+    result = run(starter_path, *arguments, "--json")
+    assert (result.returncode, result.stdout) == (1, "")
+    assert says in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("content", [None, b"", b"plain text", b"GGUF" + b"\xff" * 100])
+def test_a_file_that_is_no_model_is_exit_code_1(run: Run, tmp_path: Path, content: bytes | None) -> None:
+    model = tmp_path / "model.gguf"
+    if content is not None:
+        model.write_bytes(content)
+    result = run(model, "--prompt", "x", "--json")
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["--prompt", "x", "--chat", "y"],
+        ["--prompt", "x", "--gpu-layers", "some"],
+        ["--prompt", "x", "--temperature", "-1"],
+        ["--prompt", "x", "--max-tokens", "0"],
+        ["--prompt", "x", "--kv-store", "d", "--no-kv-store"],
+        ["--prompt", "x", "--unknown"],
+    ],
+)
+def test_wrong_usage_is_exit_code_2(run: Run, starter_path: Path, arguments: list[str]) -> None:
+    result = run(starter_path, *arguments)
+    assert (result.returncode, result.stdout) == (2, "")
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+def test_a_dead_engine_is_exit_code_3_and_what_was_written_is_still_printed(
+    starter_path: Path, as_json: bool
+) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "inference",
+        "generate",
+        str(starter_path),
+        "--prompt",
+        "Once upon a time",
+    ]
+    # Unbounded, so that the worker is surely at work when it is killed.
+    process = subprocess.Popen(
+        command + ["--json"] * as_json, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=0
+    )
+    children: list[psutil.Process] = []
+    while not children and process.poll() is None:
+        children = psutil.Process(process.pid).children()
+        time.sleep(0.05)
+    (worker,) = children
+    while worker.cpu_times().user < 3 and process.poll() is None:
+        time.sleep(0.05)
+    worker.kill()
+    stdout, stderr = process.communicate(timeout=60)
+    assert process.returncode == 3
+    assert "SIGKILL" in stderr
+    assert stderr.count("\n") == 1
+    if as_json:
+        report = json.loads(stdout)
+        assert report["finish_reason"] == "error"
+        assert report["text"]
+    else:
+        assert stdout.strip()

@@ -1,0 +1,280 @@
+"""Restored logits are those of a run that never stored anything, bit by bit.
+
+Reference R: same process, prefill the prefix, decode the rest in the same batches, no save and no load.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from inference.events import Event
+from inference.kvcache.prefix_cache import PrefixCache
+from inference.llama.context import Context, DecodeAborted
+from inference.loaded_model import LoadedModel
+from inference.messages import TokenId
+from inference.model_config import ModelConfig
+from inference.reply_run import ReplyRun
+from inference.request import GenerationRequest
+from inference.sampling_params import SamplingParams
+from tests.inference.conftest import TINY_KINDS
+
+Load = Callable[..., LoadedModel]
+Logits = npt.NDArray[np.float32]
+WITHOUT_TRIMMING = ("recurrent", "hybrid")
+
+
+def some_ids(count: int, seed: int = 0) -> list[TokenId]:
+    return [TokenId(int(token)) for token in np.random.default_rng(seed).integers(3, 250, count)]
+
+
+def prefill(context: Context, ids: list[TokenId]) -> Logits:
+    """The engine's own cut: absolute multiples of n_ubatch, the last token alone."""
+    size, last = context.params.n_ubatch, len(ids) - 1
+    while (position := context.num_tokens) < len(ids):
+        end = min((position // size + 1) * size, last) if position < last else len(ids)
+        context.decode(ids[position:end], want_logits=end > last)
+    return context.logits()
+
+
+def save(context: Context) -> tuple[npt.NDArray[np.uint8], list[TokenId]]:
+    return context.read_state(), list(context.token_ids)
+
+
+@pytest.mark.parametrize("kind", TINY_KINDS)
+@pytest.mark.parametrize("num_stored", [1, 2, 63, 64, 65, 200, 511, 512, 513, 700])
+def test_a_restored_prefix_gives_the_logits_of_one_that_was_never_stored(
+    load: Load, tiny_paths: dict[str, Path], kind: str, num_stored: int
+) -> None:
+    prefix, rest = some_ids(num_stored), some_ids(40, seed=1)
+    reference = load(tiny_paths[kind]).context
+    prefill(reference, prefix)
+    state = save(reference)
+    expected = prefill(reference, prefix + rest)
+    restored = load(tiny_paths[kind]).context
+    assert restored.write_state(*state)
+    assert restored.token_ids == prefix
+    assert np.array_equal(prefill(restored, prefix + rest), expected)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in TINY_KINDS if kind not in WITHOUT_TRIMMING])
+@pytest.mark.parametrize("num_stored", [2, 64, 65, 513, 700])
+def test_the_same_prompt_again_gives_the_very_logits_of_the_first_time(
+    load: Load, tiny_paths: dict[str, Path], kind: str, num_stored: int
+) -> None:
+    ids = some_ids(num_stored)
+    cold = load(tiny_paths[kind]).context
+    expected = prefill(cold, ids)
+    restored = load(tiny_paths[kind]).context
+    assert restored.write_state(*save(cold))
+    # A restored state holds no logits: the last token is taken off and decoded again.
+    assert restored.truncate(num_stored - 1)
+    assert np.array_equal(prefill(restored, ids), expected)
+
+
+@pytest.mark.parametrize("kind", WITHOUT_TRIMMING)
+def test_a_recurrent_state_is_never_cut(load: Load, tiny_paths: dict[str, Path], kind: str) -> None:
+    context = load(tiny_paths[kind]).context
+    prefill(context, some_ids(20))
+    assert not context.truncate(19)
+    assert context.num_tokens == 20
+
+
+def test_an_aborted_batch_leaves_what_was_there_before(load: Load, starter_path: Path) -> None:
+    # Reported as mdegans/drama_llama#52: part of a failed batch stayed in the cache.
+    prefix, rest = some_ids(600), some_ids(512, seed=1)
+    context = load(starter_path).context
+    prefill(context, prefix)
+    context.abort_flag.set()
+    with pytest.raises(DecodeAborted):
+        context.decode(rest, want_logits=True)
+    assert context.token_ids == prefix
+    context.abort_flag.clear()
+    reference = load(starter_path).context
+    prefill(reference, prefix)
+    assert np.array_equal(prefill(context, prefix + rest), prefill(reference, prefix + rest))
+
+
+@pytest.mark.parametrize("kind", WITHOUT_TRIMMING)
+def test_an_aborted_batch_empties_a_recurrent_sequence(
+    load: Load, tiny_paths: dict[str, Path], kind: str
+) -> None:
+    context = load(tiny_paths[kind]).context
+    prefill(context, some_ids(20))
+    context.abort_flag.set()
+    with pytest.raises(DecodeAborted):
+        context.decode(some_ids(20), want_logits=True)
+    assert context.num_tokens == 0
+
+
+# --- whole requests over one store -------------------------------------------------------------------
+
+
+class Chat:
+    """Runs raw prompts of given text on one model over one store; each run in a context of its own."""
+
+    def __init__(self, load: Load, path: Path, folder: Path) -> None:
+        self._load, self._path = load, path
+        self._folder = folder
+
+    def run(self, prompt: str, loaded: LoadedModel | None = None, max_tokens: int = 8) -> ReplyRun:
+        """Process 2, 3, …: nothing is shared with earlier runs but the folder."""
+        cache = PrefixCache(self._folder, None, pytest.fail)
+        loaded = loaded or self._load_stored()
+        request = GenerationRequest(
+            ModelConfig("unused"),
+            prompt=prompt,
+            sampling=SamplingParams(temperature=0.0, max_tokens=max_tokens),
+        )
+        run = ReplyRun(request, loaded, cache, arrived=0.0)
+        self.events: list[Event] = list(run.run())
+        run.store_sequence()
+        cache.close(30)
+        return run
+
+    def _load_stored(self) -> LoadedModel:
+        from inference.kvcache.model_digest import ModelDigests
+
+        config = ModelConfig(str(self._path), n_ctx=2048, n_threads=1)
+        return LoadedModel(config, ModelDigests(self._folder / "digests.json"), lambda _fraction: True)
+
+
+@pytest.fixture
+def chat(load: Load, tiny_paths: dict[str, Path], tmp_path: Path) -> Callable[[str], Chat]:
+    return lambda kind: Chat(load, tiny_paths[kind], tmp_path)
+
+
+def text_of(num_tokens: int, letter: str = "q") -> str:
+    """ASCII letters that no merge joins: as many tokens as characters."""
+    return (letter + "x") * (num_tokens // 2) + letter * (num_tokens % 2)
+
+
+def test_a_longer_prompt_in_another_process_prefills_only_what_is_new(chat: Callable[[str], Chat]) -> None:
+    # Reported as ggml-org/llama.cpp#26676: "restored", and then everything was prefilled.
+    talk = chat("gqa")
+    first = talk.run(text_of(500), max_tokens=1)
+    assert first.counts.prefilled_tokens == 500
+    second = talk.run(text_of(500) + "1234567890", max_tokens=1)
+    assert second.counts.prefilled_tokens <= 11
+    assert second.counts.restored_tokens == 510 - second.counts.prefilled_tokens
+
+
+def test_the_counts_add_up_to_the_prompt(chat: Callable[[str], Chat]) -> None:
+    talk = chat("gqa")
+    for prompt in (text_of(100), text_of(100) + "abc", text_of(50), "z"):
+        counts = talk.run(prompt).counts
+        parts = counts.reused_tokens + counts.restored_tokens + counts.prefilled_tokens
+        assert parts == counts.num_prompt_tokens == len(prompt)
+
+
+def test_a_prompt_shorter_than_what_is_stored_sees_nothing_of_the_rest(chat: Callable[[str], Chat]) -> None:
+    # Reported as ggml-org/llama.cpp#1585, #2479, #1257: the tail of a longer stored prefix leaked.
+    talk = chat("gqa")
+    talk.run(text_of(60) + text_of(40, "Z"))
+    shorter = talk.run(text_of(60))
+    assert (shorter.counts.restored_tokens, shorter.counts.prefilled_tokens) == (59, 1)
+    alone = Chat(talk._load, talk._path, talk._folder / "other").run(text_of(60))
+    assert shorter.generated_ids == alone.generated_ids
+
+
+@pytest.mark.parametrize("kind", TINY_KINDS)
+def test_the_whole_prompt_stored_is_decoded_again_from_its_last_token_at_most(
+    chat: Callable[[str], Chat], kind: str
+) -> None:
+    talk = chat(kind)
+    cold = talk.run(text_of(300))
+    again = talk.run(text_of(300))
+    assert again.generated_ids == cold.generated_ids
+    # The reply moved the window past the prompt's end, and recurrent state cannot go back at all.
+    goes_back = kind not in ("sliding window", *WITHOUT_TRIMMING)
+    assert again.counts.prefilled_tokens == (1 if goes_back else 300)
+
+
+@pytest.mark.parametrize("kind", TINY_KINDS)
+def test_a_chat_that_goes_on_prefills_only_what_was_added(chat: Callable[[str], Chat], kind: str) -> None:
+    talk = chat(kind)
+    prompt = text_of(300)
+    for _ in range(3):
+        run = talk.run(prompt, max_tokens=1)
+        prompt += "abc"
+    assert (run.counts.restored_tokens, run.counts.prefilled_tokens) == (303, 3)
+
+
+@pytest.mark.parametrize("kind", WITHOUT_TRIMMING)
+def test_recurrent_state_is_reused_by_an_extension_and_by_nothing_else(
+    chat: Callable[[str], Chat], kind: str
+) -> None:
+    # Reported as ggml-org/llama.cpp#25913.
+    talk = chat(kind)
+    talk.run(text_of(200), max_tokens=1)
+    shares_150 = talk.run(text_of(150) + text_of(50, "Z"), max_tokens=1)
+    assert shares_150.counts.prefilled_tokens == 200
+    extends_all = talk.run(text_of(200) + "abc", max_tokens=1)
+    assert extends_all.counts.prefilled_tokens == 3
+
+
+def test_reuse_in_memory_needs_no_file(chat: Callable[[str], Chat]) -> None:
+    talk = chat("gqa")
+    loaded = talk._load_stored()
+    talk.run(text_of(100), loaded)
+    counts = talk.run(text_of(100) + "abc", loaded).counts
+    assert (counts.reused_tokens, counts.restored_tokens) == (100, 0)
+
+
+def test_a_damaged_file_is_a_miss_and_the_warm_prefix_still_works(chat: Callable[[str], Chat]) -> None:
+    # Reported as ggml-org/llama.cpp#14434: a failed restore wiped a good warm cache.
+    talk = chat("gqa")
+    talk.run(text_of(300))
+    loaded = talk._load_stored()
+    talk.run(text_of(100), loaded)
+    (path,) = (path for path in talk._folder.glob("*.kvseq") if path.stat().st_size > 300 * 512)
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    counts = talk.run(text_of(200), loaded).counts
+    assert (counts.reused_tokens, counts.restored_tokens, counts.prefilled_tokens) == (100, 0, 100)
+
+
+@pytest.mark.parametrize(
+    "content", [None, b"", b"half", b"\x00" * 100_000], ids=["missing", "empty", "cut in half", "zeros"]
+)
+def test_a_file_that_cannot_be_used_costs_a_prefill_and_nothing_else(
+    chat: Callable[[str], Chat], content: bytes | None
+) -> None:
+    talk = chat("gqa")
+    expected = talk.run(text_of(100)).generated_ids
+    (path,) = talk._folder.glob("*.kvseq")
+    data = path.read_bytes()
+    path.unlink()
+    if content is not None:
+        path.write_bytes(data[: len(data) // 2] if content == b"half" else content)
+    again = talk.run(text_of(100))
+    assert again.counts.prefilled_tokens == 100
+    assert again.generated_ids == expected
+
+
+def test_an_empty_sequence_is_not_stored(chat: Callable[[str], Chat], load: Load) -> None:
+    talk = chat("gqa")
+    cache = PrefixCache(talk._folder, None, pytest.fail)
+    loaded = talk._load_stored()
+    run = ReplyRun(GenerationRequest(ModelConfig("unused"), prompt="x"), loaded, cache, arrived=0.0)
+    run.cancel()
+    assert list(run.run()) == []
+    run.store_sequence()
+    cache.close(30)
+    assert list(talk._folder.glob("*.kvseq")) == []
+
+
+def test_a_state_that_the_library_refuses_is_removed(chat: Callable[[str], Chat], load: Load) -> None:
+    talk = chat("gqa")
+    loaded = talk._load_stored()
+    fingerprint = loaded.fingerprint()
+    assert fingerprint is not None
+    cache = PrefixCache(talk._folder, None, pytest.fail)
+    ids = np.asarray(loaded.model.vocab.tokenize(text_of(50)), dtype=np.int32)
+    cache.store(fingerprint, ids, 0, np.zeros(5000, dtype=np.uint8), loaded.reuse_rule)
+    cache.close(30)
+    assert talk.run(text_of(50) + "abc", loaded).counts.prefilled_tokens == 53
+    assert talk.run(text_of(50) + "abc").counts.restored_tokens == 52
