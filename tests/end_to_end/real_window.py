@@ -1,0 +1,137 @@
+"""The application as a person meets it: a window on a screen of its own, real keys, files on a real disk."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+# Generous: what is waited for is an event, and only a broken program makes it run out.
+TIMEOUT_S = 120.0
+
+
+def wait_until(holds: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + TIMEOUT_S
+    while not holds():
+        assert time.monotonic() < deadline, f"in vain waited until {what}"
+        time.sleep(0.05)
+
+
+@contextmanager
+def screen() -> Iterator[str]:
+    """An X display with a window manager; yields its name, e.g. ":3"."""
+    read_end, write_end = os.pipe()
+    command = ["Xvfb", "-displayfd", str(write_end), "-screen", "0", "1280x860x24", "-nolisten", "tcp"]
+    server = subprocess.Popen(command, pass_fds=[write_end], stderr=subprocess.DEVNULL)
+    os.close(write_end)
+    with os.fdopen(read_end) as stream:
+        display = f":{stream.readline().strip()}"
+    environment = {**os.environ, "DISPLAY": display}
+    window_manager = subprocess.Popen(["openbox"], env=environment, stderr=subprocess.DEVNULL)
+    try:
+        yield display
+    finally:
+        window_manager.terminate()
+        window_manager.wait()
+        server.terminate()
+        server.wait()
+
+
+@dataclass
+class RealWindow:
+    """One run of the application. data: its data folder, kept over several runs."""
+
+    display: str
+    data: Path
+    process: subprocess.Popen[bytes] = field(init=False)
+    window_id: str = field(init=False, default="")
+
+    def __post_init__(self) -> None:
+        self.process = self.start()
+
+    @property
+    def environment(self) -> dict[str, str]:
+        environment = {**os.environ, "DISPLAY": self.display, "EVERWARM_DATA_DIR": str(self.data)}
+        environment["EVERWARM_EVENT_LOG"] = str(self.event_log)
+        environment["QT_QPA_PLATFORM"] = "xcb"
+        environment["PYTHONPATH"] = str(Path(__file__).parents[2])
+        return environment
+
+    @property
+    def event_log(self) -> Path:
+        return self.data.with_name(self.data.name + "-replies.jsonl")
+
+    def start(self) -> subprocess.Popen[bytes]:
+        """Another process on the same data and display."""
+        return subprocess.Popen([sys.executable, "-m", "desktop"], env=self.environment)
+
+    def wait_for_window(self) -> None:
+        def found() -> bool:
+            assert self.process.poll() is None, "the application ended by itself"
+            command = ["search", "--onlyvisible", "--pid", str(self.process.pid), "--name", "Everwarm"]
+            self.window_id = self.xdotool(*command, check=False).strip().partition("\n")[0]
+            return bool(self.window_id)
+
+        wait_until(found, "the window is there")
+        self.xdotool("windowactivate", "--sync", self.window_id)
+
+    def xdotool(self, *arguments: str, check: bool = True) -> str:
+        command = ["xdotool", *arguments]
+        return subprocess.run(
+            command, env=self.environment, capture_output=True, text=True, check=check, timeout=TIMEOUT_S
+        ).stdout
+
+    def type(self, text: str) -> None:
+        self.xdotool("type", "--delay", "10", text)
+
+    def press(self, *keys: str) -> None:
+        self.xdotool("key", *keys)
+
+    def ask(self, text: str) -> dict[str, Any]:
+        """Type, press Enter, and wait for the reply's own account of itself."""
+        number = len(self.replies())
+        self.type(text)
+        self.press("Return")
+        wait_until(lambda: len(self.replies()) > number, f"{text!r} is answered")
+        return self.replies()[number]
+
+    def replies(self) -> list[dict[str, Any]]:
+        if not self.event_log.exists():
+            return []
+        lines = self.event_log.read_text().splitlines(keepends=True)
+        return [json.loads(line) for line in lines if line.endswith("\n")]
+
+    def messages(self) -> list[tuple[str, str, str]]:
+        """(role, content, status) of every message on disk, read as another program would."""
+        with sqlite3.connect(f"file:{self.data / 'chats.sqlite3'}?mode=ro", uri=True) as database:
+            return database.execute("select role, content, status from messages order by id").fetchall()
+
+    def worker(self) -> psutil.Process:
+        workers: list[psutil.Process] = []
+
+        def found() -> bool:
+            workers[:] = psutil.Process(self.process.pid).children()
+            return bool(workers)
+
+        wait_until(found, "there is a worker")
+        return workers[0]
+
+    def quit(self) -> None:
+        self.press("ctrl+q")
+        assert self.process.wait(TIMEOUT_S) == 0
+
+    def kill(self) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGKILL)
+            self.process.wait()
