@@ -56,6 +56,7 @@ class Engine:
         self._is_stopping = False
         self._loaded: LoadedModel | None = None
         self._last_load = (0.0, 0.0)
+        self._last_used_bytes = 0
         self._cache = self._open_cache(kv_store, store_budget_bytes)
         self._digests = ModelDigests(kv_store / "model-digests.json") if kv_store and self._cache else None
 
@@ -63,7 +64,12 @@ class Engine:
         if kv_store is None:
             return None
         try:
-            return PrefixCache(kv_store, budget_bytes, lambda notice: self._emit(StoreNotice(notice)))
+            return PrefixCache(
+                kv_store,
+                budget_bytes,
+                on_notice=lambda notice: self._emit(StoreNotice(notice)),
+                on_stored=lambda: self._emit(EngineStats(self._kv_usage(self._last_used_bytes))),
+            )
         except OSError as error:
             self._emit(
                 StoreNotice(
@@ -118,7 +124,7 @@ class Engine:
                 self._answer(item)
         if self._cache is not None:
             self._cache.close(store_timeout_s())
-            self._emit(EngineStats(self._kv_usage()))
+            self._emit(EngineStats(self._read_kv_usage()))
 
     def _next(self) -> _Submitted | ModelConfig | None:
         with self._changed:
@@ -153,7 +159,7 @@ class Engine:
             self._emit(failure)
         else:
             self._emit(ModelLoaded(self._loaded.info))
-            self._emit(EngineStats(self._kv_usage()))
+            self._emit(EngineStats(self._read_kv_usage()))
         return failure
 
     def _load_progress(self, config: ModelConfig) -> Callable[[float], bool]:
@@ -234,12 +240,12 @@ class Engine:
                 timings=timings,
                 decode_tokens_per_second=run.decode_tokens_per_second,
                 seed=run.seed,
-                kv=self._kv_usage(),
+                kv=self._read_kv_usage(),
             )
         )
         # Off the reply's path: the text is out, only the next request in the queue waits for the copy.
         run.store_sequence()
-        self._emit(EngineStats(self._kv_usage()))
+        self._emit(EngineStats(self._read_kv_usage()))
 
     def _finish_unread(self, request: GenerationRequest, queued_s: float) -> None:
         self._emit(
@@ -253,16 +259,20 @@ class Engine:
                 timings=RequestTimings(queued_s, 0.0, 0.0, 0.0, 0.0, None, 0.0, queued_s),
                 decode_tokens_per_second=None,
                 seed=0,
-                kv=self._kv_usage(),
+                kv=self._read_kv_usage(),
             )
         )
 
-    def _kv_usage(self) -> KVUsage:
-        context = self._loaded.context if self._loaded is not None else None
-        cache = self._cache
+    def _read_kv_usage(self) -> KVUsage:
+        """On the inference thread: only it may ask the context."""
+        self._last_used_bytes = self._loaded.context.state_size() if self._loaded is not None else 0
+        return self._kv_usage(self._last_used_bytes)
+
+    def _kv_usage(self, used_bytes: int) -> KVUsage:
+        loaded, cache = self._loaded, self._cache
         return KVUsage(
-            used_bytes=context.state_size() if context is not None else 0,
-            allocated_bytes=context.kv_allocated_bytes if context is not None else 0,
+            used_bytes=used_bytes,
+            allocated_bytes=loaded.context.kv_allocated_bytes if loaded is not None else 0,
             store_bytes=cache.store_bytes if cache is not None else 0,
             store_budget_bytes=cache.budget_bytes if cache is not None else 0,
             bytes_read=cache.bytes_read if cache is not None else 0,

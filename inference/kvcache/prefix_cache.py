@@ -40,8 +40,15 @@ class _WaitingState:
 class PrefixCache:
     """Whole-sequence checkpoints behind the interface that the engine keeps when blocks take their place."""
 
-    def __init__(self, folder: Path, budget_bytes: int | None, on_notice: Callable[[str], None]) -> None:
-        """on_notice gets one line for the user when something could not be stored; called on the writer's thread.
+    def __init__(
+        self,
+        folder: Path,
+        budget_bytes: int | None,
+        on_notice: Callable[[str], None],
+        on_stored: Callable[[], None] = lambda: None,
+    ) -> None:
+        """on_notice gets one line for the user when something could not be stored, on_stored is called when
+        something was; both on the writer's thread.
 
         Raises OSError if the folder cannot be used at all.
         """
@@ -49,6 +56,7 @@ class PrefixCache:
             folder, default_budget_bytes(folder) if budget_bytes is None else budget_bytes
         )
         self._on_notice = on_notice
+        self._on_stored = on_stored
         self._last_notice: str | None = None
         self._waiting: queue.Queue[_WaitingState | None] = queue.Queue(_MAX_WAITING_STATES)
         self._writer = threading.Thread(target=self._write_waiting_states, name="prefix store", daemon=True)
@@ -132,6 +140,7 @@ class PrefixCache:
         if not waiting.rule.recurrent and not waiting.rule.n_swa:
             self._store.remove_prefixes_of(newest)
         self._store.evict_to_budget()
+        self._on_stored()
 
     def _notify(self, notice: str) -> None:
         _logger.warning("%s", notice)

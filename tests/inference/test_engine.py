@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from inference.events import (
+    EngineStats,
     ModelLoaded,
     ModelLoadFailed,
     Phase,
@@ -313,3 +314,11 @@ def test_the_budget_may_be_smaller_than_one_chat(
         assert engine.finished(request.request_id).finish_reason == FinishReason.LENGTH
     engine.close()
     assert sum(path.stat().st_size for path in tmp_path.glob("*.kvseq")) <= 1000
+
+
+def test_the_size_of_the_store_is_told_as_soon_as_the_turn_is_on_disk(
+    start_engine: Start, tiny: ModelConfig, tmp_path: Path
+) -> None:
+    engine = start_engine(kv_store=tmp_path)
+    engine.submit(raw(tiny, "x" * 100))
+    engine.wait_for(lambda event: isinstance(event, EngineStats) and event.kv.store_bytes > 0)
