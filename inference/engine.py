@@ -33,6 +33,7 @@ from inference.request import EngineError, ErrorCode, FinishReason, GenerationRe
 
 _logger = logging.getLogger(__name__)
 _LOAD_PROGRESS_STEP = 0.02
+_STATS_INTERVAL_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,8 +216,12 @@ class Engine:
             self._running = run
             if request.request_id in self._cancelled or self._is_stopping:
                 run.is_cancelled = True
+        stats_told = time.monotonic()
         for event in run.run():
             self._emit(event)
+            if (now := time.monotonic()) - stats_told >= _STATS_INTERVAL_S:
+                stats_told = now
+                self._emit(EngineStats(self._read_kv_usage()))
         assert run.finish_reason is not None
         ended = time.monotonic()
         timings = RequestTimings(
