@@ -46,6 +46,7 @@ class ChatTemplate:
             self._template = environment.from_string(source)
         except jinja2.TemplateError as error:
             raise _failure(f"cannot be read ({error})") from error
+        self._generation_prompt: str | None = None
         self._emits_bos_itself = "bos_token" in source and bool(bos_token) and bos_token not in source
 
     def segments(self, messages: Sequence[Message], *, keep_bos: bool) -> list[Segment]:
@@ -64,17 +65,32 @@ class ChatTemplate:
             text, marked = self._without_bos(text), self._without_bos(marked)
         return _align(text, marked, marks, messages)
 
+    @property
+    def generation_prompt(self) -> str:
+        """What the template adds for a reply to begin, e.g. "<|im_start|>assistant\n"; empty where it cannot be told."""
+        if self._generation_prompt is None:
+            example = [Message("user", "x")]
+            try:
+                with_it = self._render(["x"], example)
+                without = self._render(["x"], example, add_generation_prompt=False)
+            except EngineError:
+                with_it = without = ""
+            self._generation_prompt = with_it[len(without) :] if with_it.startswith(without) else ""
+        return self._generation_prompt
+
     def _without_bos(self, text: str) -> str:
         return text.removeprefix(self._bos_token) if self._emits_bos_itself else text
 
-    def _render(self, contents: Sequence[str], messages: Sequence[Message]) -> str:
+    def _render(
+        self, contents: Sequence[str], messages: Sequence[Message], *, add_generation_prompt: bool = True
+    ) -> str:
         try:
             return self._template.render(
                 messages=[
                     {"role": message.role, "content": content}
                     for message, content in zip(messages, contents, strict=True)
                 ],
-                add_generation_prompt=True,
+                add_generation_prompt=add_generation_prompt,
                 bos_token=self._bos_token,
                 eos_token=self._eos_token,
             )

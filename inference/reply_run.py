@@ -83,7 +83,7 @@ class ReplyRun:
 
     def _run(self) -> Iterator[Event]:
         started = time.monotonic()
-        prompt_ids = self._loaded.prompt_builder.build(self.request)
+        prompt_ids = self._loaded.prompt_builder.build(self.request).token_ids
         self.num_prompt_tokens = len(prompt_ids)
         self.tokenize_s = time.monotonic() - started
         if len(prompt_ids) > self._context.n_ctx:

@@ -16,6 +16,7 @@ class Vocab:
         self._llama = llama
         self._handle = llama.llama_model_get_vocab(model_handle)
         self._pieces: dict[TokenId, bytes] = {}
+        self._written_pieces: dict[TokenId, bytes] = {}
         self.size: int = llama.llama_vocab_n_tokens(self._handle)
         self.adds_bos: bool = llama.llama_vocab_get_add_bos(self._handle)
         bos = llama.llama_vocab_bos(self._handle)
@@ -53,12 +54,19 @@ class Vocab:
             piece = self._pieces[token] = self._render(token, special=False)
         return piece
 
+    def written_piece(self, token: TokenId) -> bytes:
+        """The bytes that `token` stands for in a prompt's text, control tokens written out."""
+        piece = self._written_pieces.get(token)
+        if piece is None:
+            piece = self._written_pieces[token] = self._render(token, special=True)
+        return piece
+
     def pieces(self, token_ids: Iterable[TokenId]) -> list[bytes]:
         return [self.piece(token) for token in token_ids]
 
     def special_text(self, token: TokenId | None) -> str:
         """A token as a chat template writes it, e.g. "</s>"; empty for None."""
-        return "" if token is None else self._render(token, special=True).decode("utf-8", "replace")
+        return "" if token is None else self.written_piece(token).decode("utf-8", "replace")
 
     def ends_generation(self, token: TokenId) -> bool:
         """EOS, end of turn, or any other token the model ends its reply with."""

@@ -38,7 +38,7 @@ def test_exactly_one_bos_if_the_model_wants_it_and_none_otherwise(
     model = TinyModel(add_bos=add_bos, chat_template=template)
     loaded = load(write_llama(tmp_path / "m.gguf", model))
     request = chat_request(Message("user", "hello")) if path == "chat" else raw_request("hello")
-    token_ids = loaded.prompt_builder.build(request)
+    token_ids = loaded.prompt_builder.build(request).token_ids
     assert leading_bos(loaded, token_ids) == (1 if add_bos else 0)
     assert len(token_ids) > leading_bos(loaded, token_ids)
 
@@ -46,7 +46,7 @@ def test_exactly_one_bos_if_the_model_wants_it_and_none_otherwise(
 def test_the_starter_model_gets_one_turn_marker_in_front(load: Load, starter_path: Path) -> None:
     # Its BOS is the turn marker itself; it wants none added, and none taken away.
     loaded = load(starter_path)
-    token_ids = loaded.prompt_builder.build(chat_request(Message("user", "hello")))
+    token_ids = loaded.prompt_builder.build(chat_request(Message("user", "hello"))).token_ids
     assert leading_bos(loaded, token_ids) == 1
 
 
@@ -57,8 +57,8 @@ def test_a_reply_goes_back_in_with_the_ids_that_were_sampled(load: Load, tiny_pa
     letters = tuple(token for letter in "hello" for token in vocab.tokenize(letter))
     assert list(letters) != vocab.tokenize("hello")
     messages = (Message("user", "hi"), Message("assistant", "hello", letters), Message("user", "on"))
-    first = loaded.prompt_builder.build(chat_request(messages[0]))
-    token_ids = loaded.prompt_builder.build(chat_request(*messages))
+    first = loaded.prompt_builder.build(chat_request(messages[0])).token_ids
+    token_ids = loaded.prompt_builder.build(chat_request(*messages)).token_ids
     assert token_ids[: len(first) + 5] == [*first, *letters]
 
 
@@ -91,7 +91,7 @@ def test_strange_raw_prompts_become_ids_or_are_refused(
 ) -> None:
     loaded = load(tiny_paths["mha"])
     if prompt:
-        assert loaded.prompt_builder.build(raw_request(prompt))
+        assert loaded.prompt_builder.build(raw_request(prompt)).token_ids
     else:
         with pytest.raises(EngineError) as refused:
             loaded.prompt_builder.build(raw_request(prompt))
@@ -104,4 +104,45 @@ def test_a_model_without_a_template_is_refused_for_chats_but_not_for_raw_text(
     loaded = load(write_llama(tmp_path / "base.gguf", TinyModel(chat_template=None)))
     with pytest.raises(EngineError, match="no chat template"):
         loaded.prompt_builder.build(chat_request(Message("user", "hi")))
-    assert loaded.prompt_builder.build(raw_request("hi"))
+    assert loaded.prompt_builder.build(raw_request("hi")).token_ids
+
+
+def test_blocks_close_before_each_message_and_before_the_generation_prompt(
+    load: Load, starter_path: Path
+) -> None:
+    loaded = load(starter_path)
+    vocab = loaded.model.vocab
+    messages = (
+        Message("system", "Be brief."),
+        Message("user", "Hi"),
+        Message("assistant", "Yes?"),
+        Message("user", "Go"),
+    )
+    prompt = loaded.prompt_builder.build(chat_request(*messages))
+
+    def text_up_to(position: int | None) -> str:
+        assert position is not None
+        return b"".join(vocab.written_piece(token) for token in prompt.token_ids[:position]).decode()
+
+    system = "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\n"
+    first = system + "Hi<|im_end|>\n<|im_start|>assistant\n"
+    second = first + "Yes?<|im_end|>\n<|im_start|>user\n"
+    assert [text_up_to(end) for end in prompt.message_ends] == [
+        "<|im_start|>system\n",
+        system,
+        first,
+        second,
+        second + "Go<|im_end|>\n",
+    ]
+    assert text_up_to(prompt.system_end) == system
+    assert text_up_to(prompt.user_end) == second + "Go<|im_end|>\n"
+
+
+def test_message_ends_count_the_bos_and_ids_that_were_sampled(load: Load, tmp_path: Path) -> None:
+    loaded = load(write_llama(tmp_path / "m.gguf", TinyModel(add_bos=True)))
+    letters = tuple(token for letter in "hello" for token in loaded.model.vocab.tokenize(letter))
+    messages = (Message("user", "hi"), Message("assistant", "hello", letters), Message("user", "on"))
+    prompt = loaded.prompt_builder.build(chat_request(*messages))
+    reply_at = prompt.message_ends[1]
+    assert tuple(prompt.token_ids[reply_at : reply_at + 5]) == letters
+    assert prompt.token_ids[0] == loaded.model.vocab.bos
