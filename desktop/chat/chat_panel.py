@@ -1,0 +1,57 @@
+"""The middle of the window: title and model, transcript, composer."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QSizePolicy, QVBoxLayout, QWidget
+
+from desktop.chat.composer import Composer
+from desktop.chat.transcript_view import TranscriptView
+from desktop.model_picker import ModelPicker
+from desktop.wording import plain_tool_tip
+
+COMPOSER_HINT = "Message (Enter sends, Shift+Enter starts a new line)"
+EMPTY_TITLE = "Ask something. It stays on this computer."
+SUGGESTIONS = (
+    "Explain how a rainbow forms, in three sentences",
+    "Write a short, friendly reply that declines an invitation",
+    "Give me five names for a small bakery by the sea",
+)
+
+
+class ChatPanel(QWidget):
+    def __init__(self, picker: ModelPicker, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setObjectName("chat_panel")
+        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        self.picker = picker
+        self.transcript = TranscriptView()
+        self.transcript.set_empty_hint(EMPTY_TITLE, SUGGESTIONS)
+        self.composer = Composer()
+        self.composer.set_hint(COMPOSER_HINT)
+        self._title = QLabel()
+        self._title.setObjectName("chat_title")
+        self._title.setTextFormat(Qt.TextFormat.PlainText)
+        # A long title is cut by the window's edge, never the reason for a wide window.
+        self._title.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
+        header = QHBoxLayout()
+        header.setContentsMargins(16, 8, 12, 8)
+        header.setSpacing(12)
+        header.addWidget(self._title, 1)
+        header.addWidget(picker)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(0)
+        column.addLayout(header)
+        column.addWidget(self.transcript, 1)
+        column.addWidget(self.composer)
+        self.setTabOrder(self.composer, self.transcript)
+        self.setTabOrder(self.transcript, picker)
+
+    @property
+    def title(self) -> str:
+        return self._title.text()
+
+    def show_title(self, title: str) -> None:
+        self._title.setText(title)
+        self._title.setToolTip(plain_tool_tip(title))

@@ -1,0 +1,299 @@
+"""The chat that is open: what one does to it, and its draft."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+from PySide6.QtCore import QObject, QTimer, Signal
+
+from desktop.bridge.background_tasks import BackgroundTasks
+from desktop.bridge.conversation_tasks import ConversationTasks
+from desktop.bridge.settings_writer import SettingsWriter
+from desktop.chat.chat_panel import ChatPanel
+from desktop.chat.shown_branch import ShownBranch
+from desktop.chat.transcript_rows import CHOOSE_MODEL, FIND_MODEL, RETRY, user_row
+from desktop.chat.turn import Turn
+from desktop.chat.turn_queue import TurnQueue
+from desktop.conversation_list.list_model import NEW_CHAT_TITLE
+from desktop.conversations import (
+    Conversation,
+    ConversationId,
+    ConversationStore,
+    DatabaseUnusable,
+    NoSuchRecord,
+    NotSaved,
+    StoredMessage,
+)
+from desktop.model_loading import ModelLoading
+from desktop.wording import as_sentence
+from inference import Phase
+
+DRAFT_PAUSE_MS = 400
+NO_MODEL_ERROR = "There is no model yet. Your message is kept; choose a model (GGUF file) and it is answered."
+LOADING_NOTE = "The model is still loading. Your message is saved and is answered as soon as it is ready."
+
+
+class OpenChat(QObject):
+    """Without a conversation it is a new chat, which gets its row on disk with its first draft or message."""
+
+    opened = Signal(object)
+    """ConversationId | None"""
+    listing_changed = Signal()
+    """A chat is new, or its title or its place in the list changed."""
+    find_model_requested = Signal()
+    choose_model_requested = Signal()
+    not_saved = Signal(str)
+    saved = Signal()
+    told = Signal(str)
+    """One line for the notice bar."""
+
+    def __init__(
+        self,
+        panel: ChatPanel,
+        chats: ConversationTasks,
+        turns: TurnQueue,
+        models: ModelLoading,
+        settings: SettingsWriter,
+        background: BackgroundTasks,
+    ) -> None:
+        super().__init__()
+        self.conversation: Conversation | None = None
+        self.branch = ShownBranch(panel.transcript, turns)
+        self._panel = panel
+        self._composer = panel.composer
+        self._chats = chats
+        self._turns = turns
+        self._models = models
+        self._settings = settings
+        self._background = background
+        self._model_path: Path | None = None
+        self._saved_draft = ""
+        # Opening, sending and saving a draft each take several steps on disk and must not interleave.
+        self._changing = asyncio.Lock()
+        self._sending = False
+        self._draft_timer = QTimer(self, singleShot=True, interval=DRAFT_PAUSE_MS)
+        self._draft_timer.timeout.connect(lambda: background.start(self.save_draft()))
+        self._composer.text_changed.connect(lambda _: self._draft_timer.start())
+        self._composer.submitted.connect(self._submit)
+        self._composer.stop_requested.connect(self.stop)
+        panel.transcript.action_triggered.connect(self._act)
+        panel.transcript.suggestion_chosen.connect(self._suggest)
+        turns.ended.connect(self._turn_ended)
+        turns.withdrawn.connect(self._turn_withdrawn)
+        turns.replying_changed.connect(self._show_busy)
+        self.branch.turn_changed.connect(self._show_busy)
+        models.loading_changed.connect(self._show_model)
+
+    @property
+    def model_path(self) -> Path | None:
+        return self._model_path
+
+    @property
+    def id(self) -> ConversationId | None:
+        return None if self.conversation is None else self.conversation.id
+
+    async def open(self, conversation_id: ConversationId | None, *, keep_typed: bool = False) -> None:
+        """keep_typed: what is in the composer follows the draft (typed while the app was starting)."""
+        if not keep_typed:
+            await self.save_draft()
+        async with self._changing:
+            conversation: Conversation | None = None
+            branch: list[StoredMessage] = []
+            if conversation_id is not None:
+                try:
+                    conversation = await self._chats.run(ConversationStore.conversation, conversation_id)
+                    branch = await self._chats.run(ConversationStore.branch, conversation_id)
+                except NoSuchRecord:
+                    conversation = None
+                except DatabaseUnusable as error:
+                    self.told.emit(str(error))
+                    return
+            self._show(conversation, branch, keep_typed)
+        self.opened.emit(self.id)
+
+    async def send(self, text: str) -> None:
+        """On disk before anything else happens; until then the composer keeps it."""
+        async with self._changing:
+            try:
+                conversation = await self._existing_conversation()
+                # Read anew: a message that was withdrawn or a reply that was begun has moved the head.
+                conversation = await self._chats.run(ConversationStore.conversation, conversation.id)
+                parent_id = conversation.head_id
+                message = await self._chats.run(
+                    ConversationStore.add_user_message, conversation.id, text, parent_id
+                )
+                self.branch.append(user_row(message))
+                self._forget_sent(text)
+                self._sending = False
+                self.saved.emit()
+                await self._answer(message)
+            except NotSaved as error:
+                self.not_saved.emit(str(error))
+            finally:
+                self._sending = False
+            await self._refresh()
+
+    async def retry(self) -> None:
+        """Answer the last message of the branch again; the former try stays on disk."""
+        if self.conversation is None or self.id in self._turns.replying():
+            return
+        async with self._changing:
+            branch = await self._chats.run(ConversationStore.branch, self.conversation.id)
+            former_try = branch.pop() if branch and branch[-1].role == "assistant" else None
+            if not branch:
+                return
+            if former_try is not None:
+                self.branch.replace_last(former_try.id, user_row(branch[-1]))
+            try:
+                await self._answer(branch[-1])
+            except NotSaved as error:
+                self.not_saved.emit(str(error))
+                self.branch.update(replace(user_row(branch[-1]), actions=(RETRY,)))
+            await self._refresh()
+
+    async def set_model(self, path: Path) -> None:
+        """For this chat from its next reply on. A question that waits for a model is answered now."""
+        self._model_path = path
+        self._show_model()
+        if self.conversation is None:
+            return
+        try:
+            await self._chats.run(ConversationStore.set_model, self.conversation.id, str(path))
+        except NotSaved as error:
+            self.not_saved.emit(str(error))
+        await self._refresh()
+        if CHOOSE_MODEL[0] in self.branch.offered_actions:
+            await self.retry()
+
+    async def save_draft(self) -> None:
+        """A chat without a row gets one if there is something to keep."""
+        self._draft_timer.stop()
+        async with self._changing:
+            draft = self._composer.text()
+            if draft == self._saved_draft:
+                return
+            is_new = self.conversation is None
+            try:
+                conversation = await self._existing_conversation()
+                await self._chats.run(ConversationStore.set_draft, conversation.id, draft)
+            except NotSaved as error:
+                self.not_saved.emit(str(error))
+                return
+            self._saved_draft = draft
+            self.saved.emit()
+        if is_new:
+            self.opened.emit(self.id)
+
+    async def renamed(self, conversation_id: ConversationId) -> None:
+        """A chat, perhaps this one, has a new title on disk."""
+        if conversation_id == self.id:
+            await self._refresh()
+        else:
+            self.listing_changed.emit()
+
+    def stop(self) -> None:
+        if self.conversation is not None:
+            self._turns.stop(self.conversation.id)
+
+    def _show(self, conversation: Conversation | None, branch: list[StoredMessage], keep_typed: bool) -> None:
+        self.conversation = conversation
+        chosen = conversation.model_path if conversation is not None else None
+        self._model_path = Path(chosen) if chosen else self._models.default_path
+        self.branch.show(self.id, branch)
+        typed = self._composer.text() if keep_typed else ""
+        self._saved_draft = conversation.draft if conversation is not None else ""
+        self._composer.set_text(self._saved_draft + typed)
+        self._show_title()
+        self._show_model()
+
+    async def _existing_conversation(self) -> Conversation:
+        if self.conversation is None:
+            model = None if self._model_path is None else str(self._model_path)
+            self.conversation = await self._chats.run(ConversationStore.create_conversation, model_path=model)
+            self.branch.follow(self.conversation.id)
+            self.listing_changed.emit()
+        return self.conversation
+
+    async def _answer(self, message: StoredMessage) -> None:
+        if self._model_path is None:
+            self.branch.update(replace(user_row(message), error=NO_MODEL_ERROR, actions=(CHOOSE_MODEL,)))
+            return
+        sampling = self.conversation.sampling if self.conversation is not None else None
+        await self._turns.answer(
+            message,
+            self._models.config(str(self._model_path)),
+            sampling or self._settings.settings.sampling,
+        )
+
+    async def _refresh(self) -> None:
+        """Title, head and place in the list as the store has them now."""
+        conversation = self.conversation
+        if conversation is None:
+            return
+        try:
+            current = await self._chats.run(ConversationStore.conversation, conversation.id)
+        except (NoSuchRecord, DatabaseUnusable):
+            return
+        if self.id == current.id:  # no other chat was opened meanwhile
+            self.conversation = current
+            self._show_title()
+        self.listing_changed.emit()
+
+    def _submit(self, text: str) -> None:
+        # A second Enter before the first message is on disk would send it twice.
+        if text.strip() and not self._sending:
+            self._sending = True
+            self._background.start(self.send(text))
+
+    def _forget_sent(self, text: str) -> None:
+        """The store has cleared the draft; what was typed while the message went to disk stays."""
+        self._saved_draft = ""
+        self._composer.set_text(self._composer.text().removeprefix(text))
+
+    def _suggest(self, text: str) -> None:
+        self._composer.set_text(text)
+        self._composer.setFocus()
+
+    def _act(self, _key: int, action: str) -> None:
+        if action == RETRY[0]:
+            self._background.start(self.retry())
+        elif action == FIND_MODEL[0]:
+            self.find_model_requested.emit()
+        elif action == CHOOSE_MODEL[0]:
+            self.choose_model_requested.emit()
+
+    def _turn_ended(self, turn: Turn) -> None:
+        if self.branch.shows(turn):
+            self._background.start(self._refresh())
+        else:
+            self.listing_changed.emit()
+
+    def _turn_withdrawn(self, turn: Turn, why: str) -> None:
+        self.told.emit(f"{as_sentence(why)} Your message is back in the box below.")
+        if not self.branch.shows(turn):
+            self.listing_changed.emit()
+            return
+        self.branch.withdraw(turn)
+        typed = self._composer.text()
+        self._composer.set_text("\n\n".join(text for text in (turn.question.content, typed) if text))
+        self._background.start(self._refresh())
+
+    def _show_title(self) -> None:
+        title = self.conversation.title if self.conversation is not None else ""
+        self._panel.show_title(title or NEW_CHAT_TITLE)
+
+    def _show_model(self) -> None:
+        loading = self._model_path is not None and self._models.loading == self._model_path
+        self._panel.picker.show_model(self._model_path, loading=loading)
+        self._show_busy()
+
+    def _show_busy(self) -> None:
+        answering = [turn for turn in self._turns.turns_of(self.id) if turn.answering]
+        self._composer.set_busy(bool(answering))
+        waits_for_load = bool(answering) and (
+            answering[0].phase is Phase.LOADING
+            or (answering[0].phase is Phase.QUEUED and self._models.loading is not None)
+        )
+        self._composer.set_note(LOADING_NOTE if waits_for_load else "")

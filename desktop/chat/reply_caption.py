@@ -1,0 +1,34 @@
+"""The line under a reply: how it ended and what it cost."""
+
+from __future__ import annotations
+
+from desktop.quantities import format_count, format_rate, format_seconds
+from inference import FinishReason, PromptCounts
+
+_END_WORDS = {
+    FinishReason.CANCELLED: "Stopped",
+    FinishReason.LENGTH: "Reply limit reached",
+    FinishReason.CONTEXT: "Context full",
+}
+
+
+def reply_caption(
+    *,
+    finish_reason: FinishReason | None = None,
+    counts: PromptCounts | None = None,
+    ttft_s: float | None = None,
+    decode_tokens_per_second: float | None = None,
+) -> str:
+    """Only what is known is said: a reply that was killed has no figures."""
+    parts: list[str] = []
+    if finish_reason in _END_WORDS:
+        parts.append(_END_WORDS[finish_reason])
+    if counts is not None:
+        parts.append(f"reused {format_count(counts.reused_tokens)}")
+        parts.append(f"restored {format_count(counts.restored_tokens)}")
+        parts.append(f"read {format_count(counts.prefilled_tokens)} (prefill)")
+    if ttft_s is not None:
+        parts.append(f"first token {format_seconds(ttft_s)}")
+    if decode_tokens_per_second is not None:
+        parts.append(format_rate(decode_tokens_per_second))
+    return " · ".join(parts)

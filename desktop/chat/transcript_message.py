@@ -1,0 +1,26 @@
+"""One message as the transcript shows it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+MessageRole = Literal["user", "assistant", "notice"]
+MessageState = Literal["done", "queued", "reading", "writing", "cancelled", "interrupted", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class TranscriptMessage:
+    """What is shown for one message; the conversation store keeps the message itself."""
+
+    key: int
+    """Stays the same for as long as the chat is open."""
+    role: MessageRole
+    text: str
+    state: MessageState = "done"
+    caption: str = ""
+    """A small line under the text: "reused 4,012 · read 31 · first token 0.03 s"."""
+    error: str = ""
+    """Shown as a card under the text: what happened, what was kept, what to do."""
+    actions: tuple[tuple[str, str], ...] = ()
+    """(action id, label) of the small buttons under the message, as ("retry", "Try again")."""

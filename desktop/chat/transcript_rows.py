@@ -1,0 +1,127 @@
+"""Messages as transcript rows: the stored ones, and the reply that is being written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from desktop.chat.reply_caption import reply_caption
+from desktop.chat.transcript_message import MessageState, TranscriptMessage
+from desktop.chat.turn import Turn
+from desktop.conversations import MessageStatus, StoredMessage
+from desktop.wording import as_sentence
+from inference import ErrorCode, FinishReason, Phase
+
+RETRY = ("retry", "Try again")
+FIND_MODEL = ("find_model", "Find it…")
+CHOOSE_MODEL = ("choose_model", "Choose another model")
+
+_MODEL_ERRORS = (ErrorCode.MODEL_NOT_FOUND, ErrorCode.MODEL_INVALID, ErrorCode.MODEL_LOAD_FAILED)
+_STATES: dict[MessageStatus, MessageState] = {
+    MessageStatus.STREAMING: "interrupted",
+    MessageStatus.COMPLETE: "done",
+    MessageStatus.CANCELLED: "cancelled",
+    MessageStatus.INTERRUPTED: "interrupted",
+    MessageStatus.FAILED: "failed",
+}
+
+
+def stored_rows(branch: Sequence[StoredMessage], turns: Sequence[Turn]) -> list[TranscriptMessage]:
+    """The rows of a chat as it is opened; a reply under way shows what its turn knows."""
+    by_reply = {turn.question.reply_id: turn for turn in turns}
+    rows = []
+    for message in branch:
+        turn = by_reply.get(message.id)
+        is_last = message is branch[-1]
+        rows.append(turn_row(turn, is_last) if turn is not None else _stored_row(message, is_last))
+    return rows
+
+
+def user_row(message: StoredMessage) -> TranscriptMessage:
+    return TranscriptMessage(message.id, "user", message.content)
+
+
+def turn_row(turn: Turn, is_last: bool = True) -> TranscriptMessage:
+    """The reply of a turn. Only the last message of a chat can be tried again."""
+    key = turn.question.reply_id
+    if turn.failed is not None:
+        died = turn.failed.code is ErrorCode.ENGINE_DIED
+        actions = _failure_actions(Path(turn.question.model.path), turn.failed.code in _MODEL_ERRORS)
+        return TranscriptMessage(
+            key,
+            "assistant",
+            turn.text,
+            "interrupted" if died else "failed",
+            error=as_sentence(turn.failed.message),
+            actions=actions if is_last else (),
+        )
+    if turn.finished is not None:
+        finished = turn.finished
+        stopped = finished.finish_reason is FinishReason.CANCELLED
+        caption = reply_caption(
+            finish_reason=finished.finish_reason,
+            counts=finished.counts,
+            ttft_s=finished.timings.ttft_s,
+            decode_tokens_per_second=finished.decode_tokens_per_second,
+        )
+        return TranscriptMessage(
+            key,
+            "assistant",
+            turn.text,
+            "cancelled" if stopped else "done",
+            caption,
+            actions=(RETRY,) if stopped and is_last else (),
+        )
+    if not turn.answering:
+        return TranscriptMessage(
+            key, "assistant", turn.text, "cancelled", "Stopped", actions=(RETRY,) if is_last else ()
+        )
+    match turn.phase:
+        case Phase.QUEUED:
+            return TranscriptMessage(key, "assistant", turn.text, "queued", "Waiting for the model")
+        case Phase.LOADING:
+            return TranscriptMessage(
+                key, "assistant", turn.text, "queued", "Waiting until the model is loaded"
+            )
+        case Phase.RESTORING | Phase.PREFILL:
+            return TranscriptMessage(key, "assistant", turn.text, "reading")
+        case Phase.DECODE:
+            return TranscriptMessage(key, "assistant", turn.text, "writing")
+
+
+def _stored_row(message: StoredMessage, is_last: bool) -> TranscriptMessage:
+    if message.role == "user":
+        # A message without even an empty reply: the app was killed between the two.
+        return TranscriptMessage(message.id, "user", message.content, actions=(RETRY,) if is_last else ())
+    caption = reply_caption(
+        finish_reason=message.finish_reason,
+        counts=message.counts,
+        ttft_s=None if message.timings is None else message.timings.ttft_s,
+        decode_tokens_per_second=message.decode_tokens_per_second,
+    )
+    error = as_sentence(message.error or "")
+    if message.status in (MessageStatus.INTERRUPTED, MessageStatus.STREAMING):
+        # Nothing is wrong any more: a quiet line, no card.
+        caption, error = error, ""
+    actions: tuple[tuple[str, str], ...] = ()
+    if is_last and message.status is not MessageStatus.COMPLETE:
+        path = Path(message.model_path or "")
+        failed = message.status is MessageStatus.FAILED
+        actions = _failure_actions(path, failed and not path.is_file())
+    return TranscriptMessage(
+        message.id,
+        "assistant",
+        message.content,
+        _STATES[message.status],
+        caption,
+        error=error,
+        actions=actions,
+    )
+
+
+def _failure_actions(model_path: Path, is_model_error: bool) -> tuple[tuple[str, str], ...]:
+    if not is_model_error:
+        return (RETRY,)
+    if not model_path.is_file():
+        return (FIND_MODEL, CHOOSE_MODEL, RETRY)
+    return (CHOOSE_MODEL, RETRY)

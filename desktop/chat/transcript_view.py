@@ -1,0 +1,134 @@
+"""The transcript: the messages of a chat, of any number and length, and the reply that streams in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import QElapsedTimer, QTimer
+from PySide6.QtGui import QAccessible, QAccessibleAnnouncementEvent
+from PySide6.QtWidgets import QWidget
+
+from desktop.chat.empty_hint import EmptyHint
+from desktop.chat.transcript_canvas import TranscriptCanvas
+from desktop.chat.transcript_message import TranscriptMessage
+from desktop.chat.transcript_selection import TranscriptSelection
+
+_FRAME_MS = 33
+_PARSED_PER_MS = 120
+"""Characters of an open block that may be parsed again for each millisecond between two paints: a very
+long block is painted less often, and never takes the processor from the model."""
+
+
+class TranscriptView(TranscriptCanvas):
+    """Keeps to the end while a reply streams, unless the reader has scrolled up."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._pending: dict[int, list[str]] = {}
+        self.flush_count = 0
+        """How often streamed text was shown so far."""
+        self._since_flush = QElapsedTimer()
+        self._flush_timer = QTimer(self, singleShot=True)
+        self._flush_timer.timeout.connect(self.flush)
+        self.setAccessibleName("Transcript")
+        self.setAccessibleDescription(
+            "The messages of this chat. Page Up and Page Down scroll, Tab reaches buttons."
+        )
+
+    def set_messages(self, messages: Sequence[TranscriptMessage]) -> None:
+        """Shows another chat, at its end."""
+        self._pending.clear()
+        self._flush_timer.stop()
+        self._selection.clear()
+        self._layout.set_messages(messages)
+        self._sticks_to_end = True
+        self._settle()
+
+    def append_message(self, message: TranscriptMessage) -> None:
+        """Adds a message at the end; the view goes there if the user wrote it."""
+        self._layout.append(message)
+        self._sticks_to_end |= message.role == "user"
+        self._settle()
+
+    def append_text(self, key: int, text: str) -> None:
+        """Adds streamed text, shown with the next paint; at most 30 paints a second."""
+        layout = self._layout.message(key)
+        self._pending.setdefault(key, []).append(text)
+        if self._flush_timer.isActive():
+            return
+        interval = max(_FRAME_MS, layout.open_characters // _PARSED_PER_MS)
+        elapsed = self._since_flush.elapsed() if self._since_flush.isValid() else interval
+        self._flush_timer.start(max(0, interval - elapsed))
+
+    def flush(self) -> None:
+        """Shows at once what `append_text` was given."""
+        if not self._pending:
+            return
+        anchor = self._layout.anchor(self._top)
+        for key, pieces in self._pending.items():
+            self._layout.message(key).append("".join(pieces))
+            self._layout.height_changed(self._layout.index_of(key))
+        self._pending.clear()
+        self._flush_timer.stop()
+        self.flush_count += 1
+        self._since_flush.restart()
+        self._top = self._layout.position(anchor)
+        self._settle()
+
+    def update_message(self, message: TranscriptMessage) -> None:
+        """Replaces the message of the same key; blocks that stay equal stay laid out.
+
+        The text is taken from `message`: what `append_text` was given and is not in it is dropped.
+        """
+        self._pending.pop(message.key, None)
+        layout = self._layout.message(message.key)
+        was_streaming = layout.message.state == "writing"
+        anchor = self._layout.anchor(self._top)
+        layout.set_message(message)
+        self._layout.height_changed(self._layout.index_of(message.key))
+        self._top = self._layout.position(anchor)
+        self._settle()
+        if was_streaming and message.state == "done" and QAccessible.isActive():
+            QAccessible.updateAccessibility(QAccessibleAnnouncementEvent(self, message.text))
+
+    def remove_message(self, key: int) -> None:
+        anchor = self._layout.anchor(self._top)
+        self._pending.pop(key, None)
+        self._selection.clear()
+        self._layout.remove(key)
+        self._top = self._layout.position(anchor)
+        self._settle()
+
+    def set_empty_hint(self, title: str, lines: Sequence[str]) -> None:
+        """What an empty chat shows; clicking a line emits `suggestion_chosen`."""
+        self._hint = EmptyHint(title, tuple(lines))
+        self.viewport().update()
+
+    def plain_text(self) -> str:
+        """The text of all messages as one reads it, separated by empty lines."""
+        self.flush()
+        everything = TranscriptSelection()
+        everything.select_all(self.shown_messages())
+        return everything.text(self.shown_messages())
+
+    def selected_text(self) -> str:
+        return self._selection.text(self.shown_messages())
+
+    def message_text_on_screen(self, key: int) -> str:
+        """The characters that the layouts of the message's blocks show."""
+        self.flush()
+        return self._layout.message(key).rows.text_on_screen()
+
+    @property
+    def laid_out_blocks(self) -> int:
+        """How many blocks are laid out now: a few screens' worth, however long the chat is."""
+        return self._layout.laid_out_blocks
+
+    @property
+    def read_messages(self) -> int:
+        """How many messages were split into blocks so far; the heights of the others are guesses."""
+        return sum(message.is_open for message in self.shown_messages())
+
+    def parsed_characters(self, key: int) -> int:
+        """How many characters of a message were handed to the markdown parser so far."""
+        return self._layout.message(key).parsed_characters

@@ -1,0 +1,129 @@
+"""The list at the left: opens on a click or Enter, renames in place, shows a dot where a reply is under way."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QItemSelectionModel, QModelIndex, QRect, QRectF, Qt, Signal
+from PySide6.QtGui import QPainter, QPalette, QPen
+from PySide6.QtWidgets import (
+    QAbstractItemView,
+    QLineEdit,
+    QListView,
+    QStyle,
+    QStyledItemDelegate,
+    QStyleOptionViewItem,
+    QWidget,
+)
+
+from desktop.conversation_list.list_model import ConversationListModel, ConversationRole, Index
+from desktop.conversations import ConversationId
+
+DOT_PX = 6
+DOT_ROOM_PX = 16
+ROW_PADDING_PX = 8
+
+
+class ConversationDelegate(QStyledItemDelegate):
+    def initStyleOption(self, option: QStyleOptionViewItem, index: Index) -> None:
+        super().initStyleOption(option, index)
+        option.textElideMode = Qt.TextElideMode.ElideRight
+
+    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
+        super().paint(painter, option, index)
+        if option.state & QStyle.StateFlag.State_HasFocus:
+            self._paint_focus(painter, option)
+        if index.data(ConversationRole.REPLYING):
+            self._paint_dot(painter, option)
+
+    def _paint_focus(self, painter: QPainter, option: QStyleOptionViewItem) -> None:
+        painter.save()
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setPen(QPen(option.palette.color(QPalette.ColorRole.Accent), 1.5))
+        painter.drawRoundedRect(QRectF(option.rect).adjusted(1, 1, -1, -1), 6, 6)
+        painter.restore()
+
+    def _paint_dot(self, painter: QPainter, option: QStyleOptionViewItem) -> None:
+        center = option.rect.center()
+        painter.save()
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(option.palette.brush(QPalette.ColorRole.Accent))
+        painter.drawEllipse(
+            QRect(option.rect.right() - DOT_ROOM_PX, center.y() - DOT_PX // 2, DOT_PX, DOT_PX)
+        )
+        painter.restore()
+
+    def setEditorData(self, editor: QWidget, index: Index) -> None:
+        # A reply that ends meanwhile changes the row, which must not undo what is being typed.
+        if not (isinstance(editor, QLineEdit) and editor.isModified()):
+            super().setEditorData(editor, index)
+
+    def updateEditorGeometry(self, editor: QWidget, option: QStyleOptionViewItem, index: Index) -> None:
+        editor.setGeometry(option.rect.adjusted(3, 3, -3, -3))
+
+    def sizeHint(self, option: QStyleOptionViewItem, index: Index):  # type: ignore[no-untyped-def]
+        size = super().sizeHint(option, index)
+        size.setHeight(option.fontMetrics.height() + 2 * ROW_PADDING_PX)
+        return size
+
+
+class ConversationListView(QListView):
+    opened = Signal(object)
+    """ConversationId"""
+    chosen = Signal()
+    """With the mouse or Enter: one wants to write there now. Arrow keys only look."""
+
+    def __init__(self, model: ConversationListModel, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setObjectName("conversation_list")
+        self.setAccessibleName("Chats")
+        self._conversations = model
+        self._selecting = False
+        self.setModel(model)
+        self.setItemDelegate(ConversationDelegate(self))
+        self.setUniformItemSizes(True)
+        self.setEditTriggers(QAbstractItemView.EditTrigger.EditKeyPressed)
+        self.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.clicked.connect(self.chosen)
+        self.activated.connect(self.chosen)
+        self.selectionModel().currentChanged.connect(self._current_changed)
+
+    @property
+    def current_id(self) -> ConversationId | None:
+        conversation = self._conversations.conversation(self.currentIndex().row())
+        return None if conversation is None else conversation.id
+
+    def select(self, conversation_id: ConversationId | None) -> None:
+        """Mark the open chat; None: a new chat that is not in the list yet. Emits nothing."""
+        row = None if conversation_id is None else self._conversations.row_of(conversation_id)
+        self._selecting = True
+        try:
+            if row is None:
+                self.selectionModel().clear()
+            else:
+                self.selectionModel().setCurrentIndex(
+                    self._conversations.index(row), QItemSelectionModel.SelectionFlag.ClearAndSelect
+                )
+        finally:
+            self._selecting = False
+
+    def open_next(self) -> None:
+        self._open_row(self.currentIndex().row() + 1)
+
+    def open_previous(self) -> None:
+        self._open_row(self.currentIndex().row() - 1)
+
+    def rename_current(self) -> None:
+        if self.currentIndex().isValid():
+            self.setFocus()
+            self.edit(self.currentIndex())
+
+    def _open_row(self, row: int) -> None:
+        index = self._conversations.index(max(row, 0))
+        if index.isValid():
+            self.setCurrentIndex(index)
+
+    def _current_changed(self, current: QModelIndex, _previous: QModelIndex) -> None:
+        conversation = self._conversations.conversation(current.row())
+        if conversation is not None and not self._selecting:
+            self.opened.emit(conversation.id)

@@ -1,0 +1,231 @@
+"""Everything of the running application, built and wired: from the first paint to the last save."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from PySide6.QtCore import QByteArray, QObject, Qt
+from PySide6.QtWidgets import QApplication, QFileDialog
+
+from desktop.bridge.background_tasks import BackgroundTasks
+from desktop.bridge.conversation_tasks import ConversationTasks
+from desktop.bridge.settings_writer import SettingsWriter
+from desktop.chat.chat_panel import ChatPanel
+from desktop.chat.open_chat import OpenChat
+from desktop.chat.turn_queue import TurnQueue
+from desktop.conversation_list.list_actions import ConversationListActions
+from desktop.conversation_list.list_model import ConversationListModel
+from desktop.conversation_list.list_panel import ConversationListPanel
+from desktop.conversation_list.list_view import ConversationListView
+from desktop.conversations import ConversationId, ConversationStore, NotSaved
+from desktop.error_report import ErrorReport
+from desktop.gauges.gauge_strip import GaugeStrip
+from desktop.main_window import MainWindow
+from desktop.model_loading import ModelLoading
+from desktop.model_picker import ModelPicker
+from desktop.notice_bar import NoticeAction, NoticeBar
+from desktop.paths import DataPaths
+from desktop.reply_log import ReplyLog
+from desktop.settings import Theme, load_settings
+from desktop.starter_model import find_starter_model
+from desktop.theme import apply_theme
+from desktop.wording import as_sentence
+from inference import EngineClient, EngineEvent, PhaseChanged, RequestId, StoreNotice
+
+FIRST_PAINT_TIMEOUT_S = 2.0
+ENGINE_CLOSE_S = 0.3
+
+CreateEngine = Callable[[Callable[[EngineEvent], None]], EngineClient]
+
+
+class Everwarm(QObject):
+    """Made and used on the event loop's thread. start() shows the window; `closed` is set when all is saved."""
+
+    def __init__(
+        self,
+        app: QApplication,
+        paths: DataPaths,
+        create_engine: CreateEngine,
+        report: ErrorReport,
+        find_starter: Callable[[], Path | None] = find_starter_model,
+    ) -> None:
+        super().__init__()
+        self.closed = asyncio.Event()
+        self._app = app
+        self._quitting = False
+        loaded = load_settings(paths.settings)
+        self.background = BackgroundTasks(report.report)
+        self.settings = SettingsWriter(paths.settings, loaded.settings, self.background)
+        self.chats = ConversationTasks(lambda: ConversationStore.open(paths.database))
+        self.engine = create_engine(self._take_engine_event)
+        self.turns = TurnQueue(self.chats, self.engine, self.background, ReplyLog.from_environment())
+        self.models = ModelLoading(self.engine, self.settings, find_starter)
+
+        self.notices = NoticeBar()
+        self.gauges = GaugeStrip()
+        self.picker = ModelPicker(self.models.choices)
+        self.panel = ChatPanel(self.picker)
+        self.open_chat = OpenChat(
+            self.panel, self.chats, self.turns, self.models, self.settings, self.background
+        )
+        self.list_model = ConversationListModel()
+        self.list_view = ConversationListView(self.list_model)
+        self.list_actions = ConversationListActions(
+            self.list_model,
+            self.list_view,
+            self.chats,
+            self.turns,
+            self.open_chat,
+            self.notices,
+            self.background,
+        )
+        list_panel = ConversationListPanel(self.list_view)
+        self.window = MainWindow(list_panel, self.panel, self.gauges, self.notices)
+        self._connect(list_panel)
+        report.told.connect(lambda text: self.notices.show_notice("fault", text, kind="error"))
+        for problem in loaded.problems:
+            self.notices.show_notice(f"settings: {problem}", problem)
+
+    async def start(self) -> None:
+        """Paint first, then chats, then the model. Raises DatabaseUnusable."""
+        settings = self.settings.settings
+        self._show_theme(settings.theme)
+        if settings.window_geometry is not None:
+            self.window.restoreGeometry(QByteArray(settings.window_geometry))
+        painted = asyncio.Event()
+        self.window.painted_first.connect(painted.set)
+        self.panel.composer.setFocus()
+        self.window.show()
+        # A window that starts minimised is never painted.
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(painted.wait(), FIRST_PAINT_TIMEOUT_S)
+        await self.chats.open()
+        try:
+            await self.chats.run(ConversationStore.mark_interrupted)
+        except NotSaved as error:
+            self._show_not_saved(str(error))
+        await self.list_actions.purge_deleted()
+        last = settings.last_conversation_id
+        await self.open_chat.open(None if last is None else ConversationId(last), keep_typed=True)
+        await self.list_actions.reload()
+        self.background.start(self._load_first_model())
+
+    async def quit(self) -> None:
+        """The window goes at once; what is unsaved follows. Calling it again changes nothing."""
+        if self._quitting:
+            return
+        self._quitting = True
+        geometry = self.window.saveGeometry().data()
+        self.window.hide()
+        # The engine is told first, so that it is idle while the rest is written.
+        engine_closed = asyncio.ensure_future(self.engine.close(ENGINE_CLOSE_S))
+        await self.turns.interrupt_all()
+        await self.open_chat.save_draft()
+        self.settings.settings = replace(
+            self.settings.settings, window_geometry=bytes(geometry), last_conversation_id=self.open_chat.id
+        )
+        await self.settings.save()
+        await self.background.cancel()
+        await asyncio.gather(engine_closed, self.chats.close())
+        self.closed.set()
+
+    def _connect(self, list_panel: ConversationListPanel) -> None:
+        window, open_chat = self.window, self.open_chat
+        list_panel.new_chat_requested.connect(self.list_actions.new_chat)
+        list_panel.new_chat_requested.connect(self.panel.composer.setFocus)
+        self.list_view.chosen.connect(self.panel.composer.setFocus)
+        window.quit_requested.connect(lambda: self.background.start(self.quit()))
+        window.open_model_requested.connect(self._ask_for_model)
+        window.rename_requested.connect(self.list_view.rename_current)
+        window.delete_requested.connect(self.list_actions.delete_current)
+        window.undo_delete_requested.connect(self.list_actions.undo_delete)
+        window.stop_requested.connect(open_chat.stop)
+        window.theme_chosen.connect(self._choose_theme)
+        self.list_actions.undo_available.connect(window.set_undo_available)
+        self.picker.model_chosen.connect(self._choose_model)
+        self.picker.open_requested.connect(self._ask_for_model)
+        self.models.failed.connect(self._show_model_trouble)
+        open_chat.opened.connect(self._chat_opened)
+        open_chat.find_model_requested.connect(self._ask_for_model)
+        open_chat.choose_model_requested.connect(self._offer_models)
+        open_chat.told.connect(lambda text: self.notices.show_notice("told", text, kind="error"))
+        open_chat.branch.reported.connect(self.gauges.show_event)
+        for writer in (open_chat, self.turns):
+            writer.not_saved.connect(self._show_not_saved)
+            writer.saved.connect(lambda: self.notices.dismiss("not saved"))
+        self.list_actions.not_saved.connect(self._show_not_saved)
+        self.settings.not_saved.connect(lambda text: self.notices.show_notice("settings", text, kind="error"))
+
+    def _take_engine_event(self, event: EngineEvent) -> None:
+        self.gauges.show_event(event)
+        if isinstance(event, StoreNotice):
+            self.notices.show_notice("store", as_sentence(event.message))
+
+    async def _load_first_model(self) -> None:
+        path = self.open_chat.model_path
+        if path is not None and path.is_file():
+            await self.models.load(path)
+
+    async def _load_chosen(self, path: Path) -> None:
+        if await self.models.load(path):
+            self.notices.dismiss("model")
+            await self.open_chat.set_model(path)
+
+    def _choose_model(self, path: Path) -> None:
+        self.background.start(self._load_chosen(path))
+
+    def _ask_for_model(self) -> None:
+        dialog = QFileDialog(self.window, "Open a model")
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.setFileMode(QFileDialog.FileMode.ExistingFile)
+        dialog.setNameFilters(["Models (*.gguf)", "All files (*)"])
+        # A native dialog cannot be driven by tests and does not exist on the platforms that have no screen.
+        native = self._app.platformName() not in ("offscreen", "minimal")
+        dialog.setOption(QFileDialog.Option.DontUseNativeDialog, not native)
+        known = self.open_chat.model_path
+        if known is not None and known.parent.is_dir():
+            dialog.setDirectory(str(known.parent))
+        dialog.fileSelected.connect(lambda path: self._choose_model(Path(path)))
+        dialog.open()
+
+    def _offer_models(self) -> None:
+        if self.models.choices():
+            self.picker.showMenu()
+        else:
+            self._ask_for_model()
+
+    def _chat_opened(self, _conversation_id: object) -> None:
+        self.gauges.forget_reply()
+        for turn in self.turns.turns_of(self.open_chat.id):
+            if turn.answering:
+                self.gauges.show_event(PhaseChanged(RequestId(""), turn.phase))
+                break
+        path = self.open_chat.model_path
+        if path is None:
+            text = "There is no model yet. Open one (a GGUF file) and start to chat."
+        elif not path.is_file():
+            text = f"The model of this chat, {path.name}, is no longer in {path.parent}. The chat can be read; to go on, find the file or choose another model."
+        else:
+            self.notices.dismiss("model")
+            return
+        self.notices.show_notice("model", text, action=NoticeAction("Find it…", self._ask_for_model))
+
+    def _show_model_trouble(self, text: str) -> None:
+        self.notices.show_notice(
+            "model", text, kind="error", action=NoticeAction("Open GGUF…", self._ask_for_model)
+        )
+
+    def _show_not_saved(self, text: str) -> None:
+        self.notices.show_notice("not saved", text, kind="error")
+
+    def _choose_theme(self, choice: Theme) -> None:
+        self._show_theme(choice)
+        self.settings.change(lambda settings: replace(settings, theme=choice))
+
+    def _show_theme(self, choice: Theme) -> None:
+        apply_theme(self._app, choice)
+        self.window.show_theme(choice)

@@ -1,0 +1,17 @@
+"""KV store: what is kept on disk so that no chat is read twice."""
+
+from __future__ import annotations
+
+from desktop.gauges.gauge import Gauge
+from desktop.quantities import format_share_of_bytes
+from inference import EngineStats, Event, RequestFinished
+
+
+class StoreGauge(Gauge):
+    def __init__(self) -> None:
+        super().__init__("store_gauge", "KV store: chats already read, kept on disk, of the room given to it")
+
+    def show_event(self, event: Event) -> None:
+        match event:
+            case EngineStats(kv=kv) | RequestFinished(kv=kv):
+                self.say(f"store {format_share_of_bytes(kv.store_bytes, kv.store_budget_bytes)}")
