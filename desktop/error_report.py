@@ -52,6 +52,7 @@ class ErrorReport(QObject):
     def __init__(self, log_path: Path) -> None:
         super().__init__()
         self._log_path = log_path
+        self._is_telling = False
 
     def install(self, loop: asyncio.AbstractEventLoop) -> None:
         sys.excepthook = self._uncaught
@@ -60,10 +61,16 @@ class ErrorReport(QObject):
 
     def report(self, error: BaseException) -> None:
         log.error("uncaught %s", type(error).__name__, exc_info=error)
-        self.told.emit(
-            f"Something went wrong inside Everwarm ({type(error).__name__}). "
-            f"Your chats are saved; details are in {self._log_path}."
-        )
+        if self._is_telling:
+            return  # Telling is itself what failed.
+        self._is_telling = True
+        try:
+            self.told.emit(
+                f"Something went wrong inside Everwarm ({type(error).__name__}). "
+                f"Your chats are saved; details are in {self._log_path}."
+            )
+        finally:
+            self._is_telling = False
 
     def _uncaught(
         self, kind: type[BaseException], error: BaseException, traceback: TracebackType | None

@@ -57,6 +57,8 @@ class Everwarm(QObject):
         self.closed = asyncio.Event()
         self._app = app
         self._quitting = False
+        self._painted = asyncio.Event()
+        self._started = asyncio.Event()
         loaded = load_settings(paths.settings)
         self.background = BackgroundTasks(report.report)
         self.settings = SettingsWriter(paths.settings, loaded.settings, self.background)
@@ -92,17 +94,22 @@ class Everwarm(QObject):
 
     async def start(self) -> None:
         """Paint first, then chats, then the model. Raises DatabaseUnusable."""
+        try:
+            await self._start()
+        finally:
+            self._started.set()
+
+    async def _start(self) -> None:
         settings = self.settings.settings
         self._show_theme(settings.theme)
         if settings.window_geometry is not None:
             self.window.restoreGeometry(QByteArray(settings.window_geometry))
-        painted = asyncio.Event()
-        self.window.painted_first.connect(painted.set)
+        self.window.painted_first.connect(self._painted.set)
         self.panel.composer.setFocus()
         self.window.show()
         # A window that starts minimised is never painted.
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(painted.wait(), FIRST_PAINT_TIMEOUT_S)
+            await asyncio.wait_for(self._painted.wait(), FIRST_PAINT_TIMEOUT_S)
         await self.chats.open()
         try:
             await self.chats.run(ConversationStore.mark_interrupted)
@@ -121,15 +128,21 @@ class Everwarm(QObject):
         self._quitting = True
         geometry = self.window.saveGeometry().data()
         self.window.hide()
+        self._painted.set()
+        await self._started.wait()
         # The engine is told first, so that it is idle while the rest is written.
         engine_closed = asyncio.ensure_future(self.engine.close(ENGINE_CLOSE_S))
         await self.turns.interrupt_all()
-        await self.open_chat.save_draft()
+        if self.open_chat.ready.is_set():
+            await self.open_chat.save_draft()
         self.settings.settings = replace(
             self.settings.settings, window_geometry=bytes(geometry), last_conversation_id=self.open_chat.id
         )
         await self.settings.save()
         await self.background.cancel()
+        # No timer may start anything once the loop is gone.
+        self.list_actions.close()
+        self.open_chat.close()
         await asyncio.gather(engine_closed, self.chats.close())
         self.closed.set()
 
@@ -153,6 +166,7 @@ class Everwarm(QObject):
         open_chat.find_model_requested.connect(self._ask_for_model)
         open_chat.choose_model_requested.connect(self._offer_models)
         open_chat.told.connect(lambda text: self.notices.show_notice("told", text, kind="error"))
+        self.turns.ended.connect(lambda _: self.notices.dismiss("told"))
         open_chat.branch.reported.connect(self.gauges.show_event)
         for writer in (open_chat, self.turns):
             writer.not_saved.connect(self._show_not_saved)

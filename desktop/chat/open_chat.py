@@ -73,6 +73,8 @@ class OpenChat(QObject):
         # Opening, sending and saving a draft each take several steps on disk and must not interleave.
         self._changing = asyncio.Lock()
         self._sending = False
+        # What one types and sends while the app starts waits for the chats to be there.
+        self.ready = asyncio.Event()
         self._draft_timer = QTimer(self, singleShot=True, interval=DRAFT_PAUSE_MS)
         self._draft_timer.timeout.connect(lambda: background.start(self.save_draft()))
         self._composer.text_changed.connect(lambda _: self._draft_timer.start())
@@ -111,10 +113,12 @@ class OpenChat(QObject):
                     self.told.emit(str(error))
                     return
             self._show(conversation, branch, keep_typed)
+        self.ready.set()
         self.opened.emit(self.id)
 
     async def send(self, text: str) -> None:
         """On disk before anything else happens; until then the composer keeps it."""
+        await self.ready.wait()
         async with self._changing:
             try:
                 conversation = await self._existing_conversation()
@@ -170,6 +174,7 @@ class OpenChat(QObject):
     async def save_draft(self) -> None:
         """A chat without a row gets one if there is something to keep."""
         self._draft_timer.stop()
+        await self.ready.wait()
         async with self._changing:
             draft = self._composer.text()
             if draft == self._saved_draft:
@@ -192,6 +197,9 @@ class OpenChat(QObject):
             await self._refresh()
         else:
             self.listing_changed.emit()
+
+    def close(self) -> None:
+        self._draft_timer.stop()
 
     def stop(self) -> None:
         if self.conversation is not None:
@@ -250,7 +258,10 @@ class OpenChat(QObject):
     def _forget_sent(self, text: str) -> None:
         """The store has cleared the draft; what was typed while the message went to disk stays."""
         self._saved_draft = ""
-        self._composer.set_text(self._composer.text().removeprefix(text))
+        shown = self._composer.text()
+        # A draft that was restored at start stands before what was typed and sent meanwhile.
+        rest = shown.removeprefix(text) if shown.startswith(text) else shown.removesuffix(text)
+        self._composer.set_text(rest)
 
     def _suggest(self, text: str) -> None:
         self._composer.set_text(text)

@@ -89,7 +89,8 @@ class ConversationListActions(QObject):
         except NotSaved as error:
             self.not_saved.emit(str(error))
             return
-        self._undoable.append(conversation_id)
+        if conversation_id not in self._undoable:  # Del was pressed again before the list had changed
+            self._undoable.append(conversation_id)
         await self.reload()
         if is_open:
             neighbour = self._model.conversation(min(row or 0, self._model.rowCount() - 1))
@@ -106,6 +107,10 @@ class ConversationListActions(QObject):
         """The chat deleted last comes back; again for the one before it."""
         if self._undoable:
             self._background.start(self._undelete(self._undoable.pop()))
+
+    def close(self) -> None:
+        """What is deleted and could still be brought back is purged at the next start."""
+        self._undo_timer.stop()
 
     async def purge_deleted(self) -> None:
         """Deleted chats are destroyed once they cannot be brought back: when the undo bar goes, and at start."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -36,9 +38,16 @@ class RunningWindow:
     async def __aenter__(self) -> RunningWindow:
         """Start, up to where the last chat is shown. All of a test runs in one go: the loop is Qt's own,
         and what a slot starts while no coroutine runs would find no running loop."""
+        self.build()
+        await self.everwarm.start()
+        return self
+
+    def build(self) -> None:
+        """Everything up to the start."""
         self._garbage_collection = MainThreadGarbageCollection()
         self._garbage_collection.start()
         self.paths.prepare()
+        self._hooks = sys.excepthook, threading.excepthook
         report = ErrorReport(self.paths.logs / "window.log")
         report.told.connect(self.faults.append)
         report.install(asyncio.get_running_loop())
@@ -47,13 +56,12 @@ class RunningWindow:
         self.everwarm = Everwarm(
             app, self.paths, self._connect_engine, report, find_starter=lambda: self._starter_model
         )
-        await self.everwarm.start()
-        return self
 
     async def __aexit__(self, *_error: object) -> None:
         await self.quit()
         self.everwarm.window.deleteLater()
         self._garbage_collection.stop()
+        sys.excepthook, threading.excepthook = self._hooks
 
     def _connect_engine(self, on_event: Callable[[EngineEvent], None]) -> ScriptedEngine:
         self.engine.connect(on_event)

@@ -48,8 +48,9 @@ async def test_a_message_that_is_too_long_is_back_in_the_composer(window: Runnin
         window.engine.enqueue(
             [failed(ErrorCode.PROMPT_TOO_LONG, "9,012 tokens are too many: the context holds 8,192")]
         )
-        await window.send("A very long story")
-        await until(lambda: window.draft != "")
+        window.type("A very long story")
+        window.press(Qt.Key.Key_Return)
+        await until(lambda: window.notice("told") != "")
         assert window.draft == "A very long story"
         assert window.rows == []
         assert "9,012 tokens are too many: the context holds 8,192" in window.notice("told")
@@ -58,6 +59,7 @@ async def test_a_message_that_is_too_long_is_back_in_the_composer(window: Runnin
         await until(lambda: len(window.rows) == 2)
         await window.idle()
         assert window.texts == ["A very long story", "Hello!"]
+        assert window.notice("told") == ""
 
 
 async def test_what_was_typed_meanwhile_stays_behind_a_message_that_came_back(window: RunningWindow) -> None:

@@ -48,6 +48,15 @@ async def test_a_fault_is_one_line_for_the_reader_and_a_traceback_in_the_log(log
     assert logged("Traceback", log_path)
 
 
+async def test_a_fault_while_one_is_told_ends_there(log_path: Path) -> None:
+    report = ErrorReport(log_path)
+    report.told.connect(lambda _: 1 / 0)
+    report.install(asyncio.get_running_loop())
+    report.report(ValueError("first"))
+    assert logged("first", log_path)
+    assert logged("ZeroDivisionError", log_path)
+
+
 async def test_a_fault_in_a_callback_of_the_loop_is_reported(log_path: Path) -> None:
     report = ErrorReport(log_path)
     told = asyncio.Event()

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
+
+from PySide6.QtCore import Qt
 
 from desktop.conversations import MessageStatus
 from inference import Phase
@@ -87,3 +90,30 @@ async def test_the_chosen_theme_is_kept(make_window: MakeWindow) -> None:
         assert second.everwarm.settings.settings.theme == "dark"
         assert second.everwarm.window.palette().window().color().lightness() < 128
         second.everwarm.window.theme_chosen.emit("light")
+
+
+async def test_what_is_sent_before_the_chats_are_there_is_sent_once_they_are(make_window: MakeWindow) -> None:
+    first = make_window()
+    async with first:
+        first.engine.enqueue(reply("Hello!"))
+        await first.ask("Hi")
+        first.type("half a thought")
+    second = make_window()
+    second.build()
+    second.engine.enqueue(reply("Yes."))
+    second.type("Still there?")
+    second.press(Qt.Key.Key_Return)
+    await asyncio.sleep(0)
+    await second.everwarm.start()
+    await until(lambda: second.texts == ["Hi", "Hello!", "Still there?", "Yes."])
+    assert second.draft == "half a thought"
+    await second.__aexit__()
+
+
+async def test_quitting_before_the_start_is_over_ends_well(make_window: MakeWindow) -> None:
+    window = make_window()
+    window.build()
+    starting = asyncio.create_task(window.everwarm.start())
+    await asyncio.sleep(0)
+    await window.__aexit__()
+    assert starting.done()
