@@ -10,6 +10,7 @@ from inference.events import (
     Phase,
     PhaseChanged,
     PrefillProgress,
+    PrefixExplained,
     RequestEvent,
     RequestFailed,
     RequestFinished,
@@ -19,6 +20,7 @@ from inference.events import (
 )
 from inference.messages import Message, Role, TokenId
 from inference.metrics import KVUsage, PromptCounts, RequestTimings
+from inference.miss import Miss, MissReason
 from inference.model_config import ModelConfig, ModelInfo
 from inference.process.client import EngineClient
 from inference.process.worker_config import WorkerConfig
@@ -36,6 +38,8 @@ __all__ = [
     "GenerationRequest",
     "KVUsage",
     "Message",
+    "Miss",
+    "MissReason",
     "ModelConfig",
     "ModelInfo",
     "ModelLoadFailed",
@@ -44,6 +48,7 @@ __all__ = [
     "Phase",
     "PhaseChanged",
     "PrefillProgress",
+    "PrefixExplained",
     "PromptCounts",
     "RequestEvent",
     "RequestFailed",

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 from pathlib import Path
-from typing import NoReturn
 
 import click
 import msgspec
-import platformdirs
 
-from inference.messages import Message
+from inference.chat_file import read_chat_file
+from inference.command_errors import exit_with, log_file
 from inference.model_config import ModelConfig
 from inference.process.worker_config import WorkerConfig
-from inference.request import EngineError, ErrorCode, GenerationRequest
+from inference.request import EngineError, GenerationRequest
 from inference.sampling_params import SamplingParams
 from inference.single_generation import SingleGeneration
-
-EXIT_REFUSED = 1
-EXIT_ENGINE_DIED = 3
+from inference.store_command import store
 
 
 class GpuLayers(click.ParamType[int | None]):
@@ -42,6 +38,9 @@ class GpuLayers(click.ParamType[int | None]):
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def main() -> None:
     """Everwarm's engine without a window."""
+
+
+main.add_command(store)
 
 
 @main.command()
@@ -101,51 +100,15 @@ def generate(
             ),
         )
         generation = SingleGeneration((lambda text: None) if as_json else _print_text)
-        report = asyncio.run(generation.run(WorkerConfig(kv_store=kv_store, log_file=_log_file()), request))
+        report = asyncio.run(generation.run(WorkerConfig(kv_store=kv_store, log_file=log_file()), request))
     except EngineError as error:
-        _exit_with(error)
+        exit_with(error)
     click.echo(msgspec.json.encode(report).decode() if as_json else "")
     if generation.failure is not None:
-        _exit_with(generation.failure)
+        exit_with(generation.failure)
 
 
 def _print_text(text: str) -> None:
     # A terminal that cannot show a character gets a mark for it, not a traceback.
     encoding = sys.stdout.encoding or "utf-8"
     click.echo(text.encode(encoding, "replace").decode(encoding), nl=False)
-
-
-def _exit_with(error: EngineError) -> NoReturn:
-    click.echo(f"error: {' '.join(str(error).split())}", err=True)
-    sys.exit(EXIT_ENGINE_DIED if error.code == ErrorCode.ENGINE_DIED else EXIT_REFUSED)
-
-
-def _log_file() -> Path:
-    data = os.environ.get("EVERWARM_DATA_DIR") or platformdirs.user_data_dir("everwarm", appauthor=False)
-    return Path(data) / "logs" / "command-line.log"
-
-
-def read_chat_file(path: Path) -> tuple[Message, ...]:
-    """Raises EngineError with the reason a file is no chat."""
-
-    def refuse(why: str) -> EngineError:
-        return EngineError(ErrorCode.PROMPT_EMPTY, f"{path}: {why}")
-
-    try:
-        entries = msgspec.json.decode(path.read_bytes())
-    except OSError as error:
-        raise refuse(error.strerror or "cannot be read") from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise refuse(f"not JSON ({error})") from error
-    if not isinstance(entries, list):
-        raise refuse('a list of {"role", "content"} is expected')
-    messages = []
-    for number, entry in enumerate(entries, start=1):
-        if not isinstance(entry, dict) or not isinstance(entry.get("content"), str):
-            raise refuse(f'message {number} is not {{"role", "content"}} with text content')
-        if entry.get("role") not in ("system", "user", "assistant"):
-            raise refuse(
-                f"message {number} has the role {entry.get('role')!r}, not system, user or assistant"
-            )
-        messages.append(Message(entry["role"], entry["content"]))
-    return tuple(messages)

@@ -18,18 +18,23 @@ from inference.events import (
     ModelLoadProgress,
     Phase,
     PhaseChanged,
+    PrefixExplained,
     RequestFailed,
     RequestFinished,
     StoreNotice,
 )
+from inference.kvcache.block_store import BlockStore
+from inference.kvcache.default_budget import default_budget_bytes
 from inference.kvcache.model_digest import ModelDigests
-from inference.kvcache.prefix_cache import PrefixCache
+from inference.llama.model import read_model_header
 from inference.llama.native_library import NativeLibraryMissing
 from inference.loaded_model import LoadedModel
 from inference.metrics import KVUsage, PromptCounts, RequestTimings
+from inference.miss import explain_miss
 from inference.model_config import ModelConfig
 from inference.reply_run import ReplyRun
 from inference.request import EngineError, ErrorCode, FinishReason, GenerationRequest, RequestId
+from inference.stored_sequence import StoredSequence
 
 _logger = logging.getLogger(__name__)
 _LOAD_PROGRESS_STEP = 0.02
@@ -42,15 +47,33 @@ class _Submitted:
     arrived: float
 
 
+@dataclass(frozen=True, slots=True)
+class _Prefetch:
+    request: GenerationRequest
+
+
+@dataclass(frozen=True, slots=True)
+class _Forget:
+    owner: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Explain:
+    request: GenerationRequest
+
+
+_Work = _Submitted | ModelConfig | _Prefetch | _Explain | _Forget
+
+
 class Engine:
-    """submit, load, abort and stop may be called from any thread; run is the inference thread."""
+    """submit, load, prefetch, forget, abort and stop may be called from any thread; run is the inference thread."""
 
     def __init__(
         self, emit: Callable[[Event], None], kv_store: Path | None, store_budget_bytes: int | None
     ) -> None:
         """emit may be called from several threads. kv_store None: nothing is kept on disk."""
         self._emit = emit
-        self._waiting: deque[_Submitted | ModelConfig] = deque()
+        self._waiting: deque[_Work] = deque()
         self._changed = threading.Condition()
         self._running: ReplyRun | None = None
         self._cancelled: set[RequestId] = set()
@@ -58,16 +81,16 @@ class Engine:
         self._loaded: LoadedModel | None = None
         self._last_load = (0.0, 0.0)
         self._last_used_bytes = 0
-        self._cache = self._open_cache(kv_store, store_budget_bytes)
-        self._digests = ModelDigests(kv_store / "model-digests.json") if kv_store and self._cache else None
+        self._store = self._open_store(kv_store, store_budget_bytes)
+        self._digests = ModelDigests(kv_store / "model-digests.json") if kv_store and self._store else None
 
-    def _open_cache(self, kv_store: Path | None, budget_bytes: int | None) -> PrefixCache | None:
+    def _open_store(self, kv_store: Path | None, budget_bytes: int | None) -> BlockStore | None:
         if kv_store is None:
             return None
         try:
-            return PrefixCache(
+            return BlockStore(
                 kv_store,
-                budget_bytes,
+                default_budget_bytes(kv_store) if budget_bytes is None else budget_bytes,
                 on_notice=lambda notice: self._emit(StoreNotice(notice)),
                 on_stored=lambda: self._emit(EngineStats(self._kv_usage(self._last_used_bytes))),
             )
@@ -88,7 +111,19 @@ class Engine:
     def load(self, config: ModelConfig) -> None:
         self._put(config)
 
-    def _put(self, item: _Submitted | ModelConfig) -> None:
+    def prefetch(self, request: GenerationRequest) -> None:
+        """Bring what is stored of the request's prompt into memory, if nothing else is to be done by then."""
+        self._put(_Prefetch(request))
+
+    def explain(self, request: GenerationRequest) -> None:
+        """Tell what the store has of the request's prompt."""
+        self._put(_Explain(request))
+
+    def forget(self, owner: str) -> None:
+        """Remove what is stored for the owner and for nobody else."""
+        self._put(_Forget(owner))
+
+    def _put(self, item: _Work) -> None:
         with self._changed:
             self._waiting.append(item)
             self._changed.notify()
@@ -119,15 +154,23 @@ class Engine:
     def run(self, store_timeout_s: Callable[[], float]) -> None:
         """Until stop(); then wait at most store_timeout_s() for the store to write what was handed to it."""
         while (item := self._next()) is not None:
-            if isinstance(item, ModelConfig):
-                self._load(item)
-            else:
-                self._answer(item)
-        if self._cache is not None:
-            self._cache.close(store_timeout_s())
+            match item:
+                case ModelConfig():
+                    self._load(item)
+                case _Submitted():
+                    self._answer(item)
+                case _Prefetch():
+                    self._bring_ahead(item.request)
+                case _Explain():
+                    self._explain(item.request)
+                case _Forget():
+                    if self._store is not None:
+                        self._store.forget(item.owner)
+        if self._store is not None:
+            self._store.close(store_timeout_s())
             self._emit(EngineStats(self._read_kv_usage()))
 
-    def _next(self) -> _Submitted | ModelConfig | None:
+    def _next(self) -> _Work | None:
         with self._changed:
             while True:
                 self._changed.wait_for(lambda: self._waiting or self._is_stopping)
@@ -137,15 +180,17 @@ class Engine:
 
     def _load(self, config: ModelConfig) -> ModelLoadFailed | None:
         """Make config the loaded model; both outcomes are told to the outside, a failure is returned too."""
-        if self._loaded is not None:
-            if self._loaded.info.config == config:
-                self._emit(ModelLoaded(self._loaded.info))
-                return None
-            self._loaded.close()
-            self._loaded = None
+        if self._loaded is not None and self._loaded.info.config == config:
+            self._emit(ModelLoaded(self._loaded.info))
+            return None
         started = time.monotonic()
         failure = None
         try:
+            # A file that is no model costs nothing: the former one stays loaded.
+            read_model_header(Path(config.path))
+            if self._loaded is not None:
+                self._loaded.close()
+                self._loaded = None
             self._loaded = LoadedModel(config, self._digests, self._load_progress(config))
         except NativeLibraryMissing as error:
             failure = ModelLoadFailed(config, ErrorCode.MODEL_LOAD_FAILED, str(error))
@@ -155,10 +200,10 @@ class Engine:
             _logger.exception("loading failed")
             failure = ModelLoadFailed(config, ErrorCode.INTERNAL, f"the model could not be loaded: {error}")
         self._last_load = (started, time.monotonic())
-        if self._loaded is None:
-            assert failure is not None
+        if failure is not None:
             self._emit(failure)
-        else:
+        if self._loaded is not None:
+            # After a failure: the former model, so that everyone knows what is there.
             self._emit(ModelLoaded(self._loaded.info))
             self._emit(EngineStats(self._read_kv_usage()))
         return failure
@@ -211,7 +256,7 @@ class Engine:
         load_started = max(load_started, submitted.arrived)
         load_s = max(0.0, load_ended - load_started)
         load_before_s = max(0.0, min(load_ended, taken_up) - load_started)
-        run = ReplyRun(request, self._loaded, self._cache, arrived=submitted.arrived + load_s)
+        run = ReplyRun(request, self._loaded, self._store, arrived=submitted.arrived + load_s)
         with self._changed:
             self._running = run
             if request.request_id in self._cancelled or self._is_stopping:
@@ -246,11 +291,50 @@ class Engine:
                 decode_tokens_per_second=run.decode_tokens_per_second,
                 seed=run.seed,
                 kv=self._read_kv_usage(),
+                bytes_read=run.bytes_read,
+                miss=run.miss,
             )
         )
         # Off the reply's path: the text is out, only the next request in the queue waits for the copy.
         run.store_sequence()
         self._emit(EngineStats(self._read_kv_usage()))
+
+    def _bring_ahead(self, request: GenerationRequest) -> None:
+        with self._changed:
+            is_urgent = any(isinstance(item, _Submitted | ModelConfig) for item in self._waiting)
+        loaded = self._loaded
+        if is_urgent or loaded is None or loaded.info.config != request.model or self._store is None:
+            return
+        try:
+            StoredSequence(loaded, self._store, None).bring(loaded.prompt_builder.build(request))
+        except EngineError as error:
+            # Whoever sends the message will be told; nobody asked yet.
+            _logger.info("nothing was brought ahead: %s", error)
+        self._emit(EngineStats(self._read_kv_usage()))
+
+    def _explain(self, request: GenerationRequest) -> None:
+        try:
+            if (failure := self._load(request.model)) is not None:
+                raise EngineError(failure.code, failure.message)
+            assert self._loaded is not None
+            prompt = self._loaded.prompt_builder.build(request)
+            found = StoredSequence(self._loaded, self._store, None).look_up(prompt)
+        except EngineError as error:
+            self._emit(RequestFailed(request.request_id, error.code, str(error)))
+            return
+        vocab = self._loaded.model.vocab
+        self._emit(
+            PrefixExplained(
+                request_id=request.request_id,
+                num_prompt_tokens=len(prompt.token_ids),
+                num_stored_tokens=found.num_stored,
+                num_usable_tokens=found.num_usable,
+                bytes_to_read=found.bytes_to_read,
+                miss=explain_miss(
+                    found.miss, prompt, vocab, num_stored=found.num_stored, num_usable=found.num_usable
+                ),
+            )
+        )
 
     def _finish_unread(self, request: GenerationRequest, queued_s: float) -> None:
         self._emit(
@@ -265,6 +349,8 @@ class Engine:
                 decode_tokens_per_second=None,
                 seed=0,
                 kv=self._read_kv_usage(),
+                bytes_read=0,
+                miss=None,
             )
         )
 
@@ -274,12 +360,12 @@ class Engine:
         return self._kv_usage(self._last_used_bytes)
 
     def _kv_usage(self, used_bytes: int) -> KVUsage:
-        loaded, cache = self._loaded, self._cache
+        loaded, store = self._loaded, self._store
         return KVUsage(
             used_bytes=used_bytes,
             allocated_bytes=loaded.context.kv_allocated_bytes if loaded is not None else 0,
-            store_bytes=cache.store_bytes if cache is not None else 0,
-            store_budget_bytes=cache.budget_bytes if cache is not None else 0,
-            bytes_read=cache.bytes_read if cache is not None else 0,
-            bytes_written=cache.bytes_written if cache is not None else 0,
+            store_bytes=store.store_bytes if store is not None else 0,
+            store_budget_bytes=store.budget_bytes if store is not None else 0,
+            bytes_read=store.bytes_read if store is not None else 0,
+            bytes_written=store.bytes_written if store is not None else 0,
         )

@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from inference.messages import TokenId
 from inference.metrics import KVUsage, PromptCounts, RequestTimings
+from inference.miss import Miss
 from inference.model_config import ModelConfig, ModelInfo
 from inference.request import ErrorCode, FinishReason, RequestId
 
@@ -70,8 +71,9 @@ class RequestFinished:
     decode_tokens_per_second: float | None
     seed: int
     kv: KVUsage
-    notice: str | None = None
-    """One line for the user, e.g. that the state could not be stored because the disk is full."""
+    bytes_read: int
+    """From the store, for this reply."""
+    miss: Miss | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,18 @@ class RequestFailed:
     request_id: RequestId
     code: ErrorCode
     message: str
+
+
+@dataclass(frozen=True, slots=True)
+class PrefixExplained:
+    """What a prompt would find: num_usable_tokens of num_stored_tokens could be restored by reading bytes_to_read."""
+
+    request_id: RequestId
+    num_prompt_tokens: int
+    num_stored_tokens: int
+    num_usable_tokens: int
+    bytes_to_read: int
+    miss: Miss | None
 
 
 # --- about the engine --------------------------------------------------------------------------------
@@ -125,6 +139,6 @@ class WorkerExited:
     cause: str
 
 
-RequestEvent = PhaseChanged | PrefillProgress | TokenDelta | RequestFinished | RequestFailed
+RequestEvent = PhaseChanged | PrefillProgress | TokenDelta | RequestFinished | RequestFailed | PrefixExplained
 EngineEvent = ModelLoadProgress | ModelLoaded | ModelLoadFailed | EngineStats | StoreNotice | WorkerExited
 Event = RequestEvent | EngineEvent

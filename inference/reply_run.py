@@ -3,38 +3,40 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-
-import numpy as np
+from collections.abc import Collection, Iterator
 
 from inference.detokenizer import Detokenizer
 from inference.events import Event, Phase, PhaseChanged, PrefillProgress, TokenDelta
-from inference.kvcache.prefix_cache import PrefixCache
-from inference.kvcache.reuse import TokenArray, common_prefix_length, token_array
+from inference.kvcache.block import CheckpointKind
+from inference.kvcache.block_store import BlockStore
 from inference.llama.context import DecodeAborted
 from inference.llama.sampler import Sampler
 from inference.loaded_model import LoadedModel
 from inference.messages import TokenId
 from inference.metrics import PromptCounts
+from inference.miss import Miss, explain_miss
+from inference.prompt import Prompt
 from inference.request import EngineError, ErrorCode, FinishReason, GenerationRequest
+from inference.stored_sequence import StoredSequence
 
 # A delta goes out at the first token and then at most this often, so that the pipe carries few frames.
 _DELTA_INTERVAL_S = 0.025
-# Files may vanish or be damaged between look-up and use; after this many misses everything is prefilled.
-_MAX_RESTORE_TRIES = 3
 
 
 class ReplyRun:
     """State of one running request. Counters are raised where the work is handed over, nowhere else."""
 
     def __init__(
-        self, request: GenerationRequest, loaded: LoadedModel, cache: PrefixCache | None, *, arrived: float
+        self, request: GenerationRequest, loaded: LoadedModel, store: BlockStore | None, *, arrived: float
     ) -> None:
         """arrived: time.monotonic() when the request came in, moved on by what was spent loading the model."""
         self.request = request
         self._loaded = loaded
         self._context = loaded.context
-        self._cache = cache
+        self._store = None if request.is_private else store
+        self._sequence = StoredSequence(loaded, self._store, request.owner)
+        self.bytes_read = 0
+        self.miss: Miss | None = None
         self._arrived = arrived
         self.is_cancelled = False
         self.finish_reason: FinishReason | None = None
@@ -83,7 +85,8 @@ class ReplyRun:
 
     def _run(self) -> Iterator[Event]:
         started = time.monotonic()
-        prompt_ids = self._loaded.prompt_builder.build(self.request).token_ids
+        prompt = self._loaded.prompt_builder.build(self.request)
+        prompt_ids = prompt.token_ids
         self.num_prompt_tokens = len(prompt_ids)
         self.tokenize_s = time.monotonic() - started
         if len(prompt_ids) > self._context.n_ctx:
@@ -95,77 +98,65 @@ class ReplyRun:
         sampler = Sampler(self._loaded.model.llama, self.request.sampling, prompt_ids)
         self.seed = sampler.seed
         try:
-            yield from self._bring_prefix(prompt_ids)
-            yield from self._prefill(prompt_ids)
+            yield from self._bring_prefix(prompt)
+            yield from self._prefill(prompt)
             yield from self._decode(sampler)
         finally:
             sampler.close()
 
-    def _bring_prefix(self, prompt_ids: list[TokenId]) -> Iterator[Event]:
+    def _bring_prefix(self, prompt: Prompt) -> Iterator[Event]:
         """Make the context hold as much of the prompt's beginning as memory or store have."""
-        started = time.monotonic()
-        tokens = token_array(prompt_ids)
-        # The last token is always decoded: its logits are stored nowhere.
-        max_hit_length = len(prompt_ids) - 1
-        in_memory = self._usable_in_memory(tokens, max_hit_length)
-        fingerprint = self._loaded.fingerprint() if self._cache is not None else None
-        for _ in range(_MAX_RESTORE_TRIES):
-            if self._cache is None or fingerprint is None:
-                break
-            match = self._cache.match_prefix(
-                fingerprint, tokens, self._loaded.reuse_rule, max_hit_length=max_hit_length
-            )
-            if match is None or match.num_cached_tokens <= in_memory:
-                break
+        if self._store is not None:
             yield PhaseChanged(self.request.request_id, Phase.RESTORING)
-            stored_ids = match.checkpoint.token_ids.tolist()
-            with self._cache.open_state(match) as state:
-                restored = state is not None and self._context.write_state(state, stored_ids)
-            if state is not None and not restored:
-                in_memory = 0  # the refused state took the place of what was there
-                self._cache.reject(match)
-            if restored:
-                # By the library's own account of what came back, not by the file's.
-                in_memory = self._usable_in_memory(tokens, max_hit_length)
-                if in_memory and self._context.truncate(in_memory):
-                    self.restored_tokens = in_memory
-                else:
-                    in_memory = 0
-                break
-        if not self.restored_tokens:
-            if in_memory and self._context.truncate(in_memory):
-                self.reused_tokens = in_memory
-            else:
-                self._context.clear()
+        started = time.monotonic()
+        read_before = self._store.bytes_read if self._store is not None else 0
+        brought = self._sequence.bring(prompt)
+        self.reused_tokens, self.restored_tokens = brought.reused_tokens, brought.restored_tokens
+        if self._store is not None:
+            self.bytes_read = self._store.bytes_read - read_before
+        usable = brought.reused_tokens + brought.restored_tokens
+        self.miss = explain_miss(
+            brought.miss, prompt, self._loaded.model.vocab, num_stored=brought.num_stored, num_usable=usable
+        )
         self.restore_s = time.monotonic() - started
 
-    def _usable_in_memory(self, tokens: TokenArray, max_hit_length: int) -> int:
-        held = token_array(self._context.token_ids)
-        return self._loaded.reuse_rule.usable_tokens(
-            num_common=common_prefix_length(held, tokens),
-            num_held=int(held.size),
-            pos_min=self._context.pos_min() or 0,
-            max_hit_length=max_hit_length,
-        )
-
-    def _prefill(self, prompt_ids: list[TokenId]) -> Iterator[Event]:
+    def _prefill(self, prompt: Prompt) -> Iterator[Event]:
         """Chunks end at absolute multiples of n_ubatch and the last token goes alone, so that a cold and a
-        restored run of one prompt decode the same batches and give the same logits."""
+        restored run of one prompt decode the same batches and give the same logits. Where state must be copied
+        at exact positions, chunks end there too."""
         started = time.monotonic()
-        chunk_size = self._context.params.n_ubatch
-        last = len(prompt_ids) - 1
+        prompt_ids, last = prompt.token_ids, len(prompt.token_ids) - 1
+        stops = {position: kind for position, kind in self._checkpoint_stops(prompt) if position <= last}
         to_prefill = len(prompt_ids) - self._context.num_tokens
         yield PhaseChanged(self.request.request_id, Phase.PREFILL)
         while (position := self._context.num_tokens) < len(prompt_ids):
             self._stop_if_cancelled()
-            end = min((position // chunk_size + 1) * chunk_size, last) if position < last else len(prompt_ids)
+            end = self._chunk_end(position, last, stops)
             self.prefilled_tokens += end - position
             self._context.decode(prompt_ids[position:end], want_logits=end > last)
+            if end in stops:
+                self._sequence.keep_checkpoint(stops[end])
+            if end <= last:
+                self._sequence.keep_one_block()
             elapsed = time.monotonic() - started
             yield PrefillProgress(
                 self.request.request_id, self.prefilled_tokens, to_prefill, self.counts, elapsed
             )
         self.prefill_s = time.monotonic() - started
+        self._sequence.observe_prefill(self.prefilled_tokens, self.prefill_s)
+
+    def _checkpoint_stops(self, prompt: Prompt) -> Iterator[tuple[int, CheckpointKind]]:
+        if self._sequence.has_checkpoints:
+            if prompt.system_end:
+                yield prompt.system_end, "system"
+            if prompt.user_end:
+                yield prompt.user_end, "user"
+
+    def _chunk_end(self, position: int, last: int, stops: Collection[int]) -> int:
+        if position == last:
+            return last + 1
+        size = self._context.params.n_ubatch
+        return min((position // size + 1) * size, last, *(stop for stop in stops if stop > position))
 
     def _decode(self, sampler: Sampler) -> Iterator[Event]:
         request_id, vocab, max_tokens = (
@@ -199,6 +190,7 @@ class ReplyRun:
                 else:
                     self._stop_if_cancelled()
                     self._context.decode([token], want_logits=True)
+                    self._sequence.keep_one_block()
         except DecodeAborted:
             self.finish_reason = FinishReason.CANCELLED
         if pending_ids:
@@ -220,12 +212,5 @@ class ReplyRun:
             raise DecodeAborted
 
     def store_sequence(self) -> None:
-        """Hand the sequence's state to the store: every row in it is whole, however the reply ended."""
-        fingerprint = self._loaded.fingerprint() if self._cache is not None else None
-        context = self._context
-        if self._cache is None or fingerprint is None or not context.token_ids or not self.prefilled_tokens:
-            return
-        token_ids = np.asarray(context.token_ids, dtype=np.int32)
-        self._cache.store(
-            fingerprint, token_ids, context.state_pos_min(), context.read_state(), self._loaded.reuse_rule
-        )
+        """Hand what is not stored yet to the store: every row in the sequence is whole, however the reply ended."""
+        self._sequence.keep_all()

@@ -35,6 +35,7 @@ class ErrorCode(StrEnum):
     PROMPT_EMPTY = "prompt_empty"
     PROMPT_TOO_LONG = "prompt_too_long"
     TEMPLATE_FAILED = "template_failed"
+    STORE_UNUSABLE = "store_unusable"
     DECODE_FAILED = "decode_failed"
     ENGINE_DIED = "engine_died"
     INTERNAL = "internal"
@@ -50,12 +51,18 @@ class EngineError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class GenerationRequest:
-    """Exactly one of `messages` (goes through the chat template) and `prompt` (raw text) is given."""
+    """Exactly one of `messages` (goes through the chat template) and `prompt` (raw text) is given.
+
+    owner: whoever the stored state belongs to (opaque), so that it can be forgotten with them; None: nobody.
+    is_private: nothing of this request is stored, and nothing is looked up.
+    """
 
     model: ModelConfig
     messages: tuple[Message, ...] | None = None
     prompt: str | None = None
     sampling: SamplingParams = field(default_factory=SamplingParams)
+    owner: str | None = None
+    is_private: bool = False
     request_id: RequestId = field(default_factory=new_request_id)
 
     def __post_init__(self) -> None:

@@ -77,6 +77,20 @@ def write_llama(path: Path, model: TinyModel = TinyModel(), *, n_head: int = 4, 
     return _finish(writer, path, tensors)
 
 
+def write_multi_axis_rope(
+    path: Path, model: TinyModel = TinyModel(), *, n_head: int = 4, n_head_kv: int = 2
+) -> Path:
+    """Qwen2-VL: attention in all layers, with positions on several axes, which the library notes of every row."""
+    weights = _Weights(model.seed)
+    writer = _writer(path, "qwen2vl", model)
+    _add_attention(writer, n_head, n_head_kv)
+    writer.add_rope_dimension_sections([HEAD_SIZE // 4, HEAD_SIZE // 8, HEAD_SIZE // 8, 0])
+    tensors = weights.outer()
+    for layer in range(model.n_layer):
+        tensors |= weights.attention(layer, n_head, n_head_kv) | weights.feed_forward(layer)
+    return _finish(writer, path, tensors)
+
+
 def write_sliding_window(
     path: Path, model: TinyModel = TinyModel(), *, n_head: int = 4, n_head_kv: int = 2, n_swa: int = 64
 ) -> Path:

@@ -14,12 +14,14 @@ import numpy.typing as npt
 from inference.llama.abort_flag import AbortFlag
 from inference.llama.model import Model
 from inference.llama.native_log import captured_native_log
+from inference.llama.state_layout import StateBytes
 from inference.messages import TokenId
 from inference.request import EngineError, ErrorCode
 
-StateBytes = npt.NDArray[np.uint8]
-
 _SEQUENCE = 0
+# Empty between calls: rows pass through it on their way out of the sequence and in.
+_SCRATCH = 1
+_PARTIAL_ONLY = 1
 # With flash attention V is stored like K, row by token, so state can be cut between tokens.
 _FLASH_ATTENTION_ON = 1
 _GGML_TYPE_F16 = 1
@@ -57,10 +59,16 @@ class Context:
         self.abort_flag = AbortFlag()
         self.token_ids: list[TokenId] = []
         self.num_decoded_tokens = 0
+        # Attention rows were appended whose windowed or recurrent layers' state is not there yet.
+        self.awaits_checkpoint = False
+        # Windowed layers' rows before this position only fill their cells (see window_cells).
+        self.window_start = 0
         native = llama.llama_context_default_params()
         native.n_ctx = params.n_ctx
         native.n_batch = native.n_ubatch = params.n_ubatch
-        native.n_seq_max = 1
+        native.n_seq_max = 2
+        # One stream for both sequences: seq_cp of some rows between streams aborts the process.
+        native.kv_unified = True
         native.n_threads = native.n_threads_batch = params.n_threads
         native.flash_attn_type = _FLASH_ATTENTION_ON
         native.type_k, native.type_v = params.type_k, params.type_v
@@ -75,6 +83,9 @@ class Context:
         self._memory = llama.llama_get_memory(self._handle)
         self._batch = llama.llama_batch_init(params.n_ubatch, 0, 1)
         self.kv_allocated_bytes = _allocated_bytes(log)
+        self.flash_attention = bool(re.search(r"flash_attn\s*=\s*enabled", "\n".join(log)))
+        window_cells = re.search(r"creating +SWA KV cache, size = (\d+) cells", "\n".join(log))
+        self.num_window_cells = int(window_cells[1]) if window_cells else 0
         # The library rounds the context up; tokens past what was asked for are not used.
         self.n_ctx = min(params.n_ctx, llama.llama_n_ctx(self._handle))
 
@@ -90,7 +101,7 @@ class Context:
     def pos_min(self) -> int | None:
         """The first position whose rows every layer still holds (above 0 once a sliding window has moved on)."""
         position = self._llama.llama_memory_seq_pos_min(self._memory, _SEQUENCE)
-        return None if position < 0 else position
+        return None if position < 0 else max(position, self.window_start)
 
     def state_pos_min(self) -> int:
         """The first position whose rows every layer still holds after the state was written out and read back.
@@ -108,6 +119,10 @@ class Context:
         Raises DecodeAborted, or EngineError where the library failed; the sequence then holds what it held
         before, or nothing if its rows could not be taken back.
         """
+        if self.awaits_checkpoint:
+            raise EngineError(
+                ErrorCode.INTERNAL, "blocks were restored without the checkpoint that completes them"
+            )
         count, start = len(token_ids), len(self.token_ids)
         batch = self._batch
         batch.n_tokens = count
@@ -137,7 +152,7 @@ class Context:
 
     def _take_back(self, num_tokens: int) -> None:
         """After a failed decode: read from the library what the sequence holds, and go back to num_tokens."""
-        held = self._llama.llama_memory_seq_pos_max(self._memory, _SEQUENCE) + 1
+        held = self._end()
         recurrent = self.model.is_recurrent
         if recurrent or held < num_tokens or (held > num_tokens and not self._remove_from(num_tokens)):
             # A recurrent state that took in part of a batch cannot be told from one that did not.
@@ -161,32 +176,129 @@ class Context:
     def clear(self) -> None:
         self._llama.llama_memory_clear(self._memory, False)
         self.token_ids.clear()
+        self.awaits_checkpoint = False
+        self.window_start = 0
 
     def state_size(self) -> int:
         """Bytes of the sequence's state, as the library counts them now; 0 for an empty sequence."""
-        return self._llama.llama_state_seq_get_size(self._handle, _SEQUENCE) if self.token_ids else 0
+        return self._state_size(_SEQUENCE, 0) if self.token_ids else 0
 
     def read_state(self) -> StateBytes:
         """The sequence's state. Raises EngineError if the library writes another size than it announced."""
-        size = self.state_size()
-        state = np.empty(size, dtype=np.uint8)
-        pointer = state.ctypes.data_as(ctypes.POINTER(ctypes.c_uint8))
-        written = self._llama.llama_state_seq_get_data(self._handle, pointer, size, _SEQUENCE)
-        if written != size:
-            raise EngineError(ErrorCode.INTERNAL, f"the library wrote {written} of {size} state bytes")
-        return state
+        return self._read(_SEQUENCE, 0) if self.token_ids else np.empty(0, np.uint8)
+
+    def read_partial_state(self) -> StateBytes:
+        """Of the sequence's state what cannot be cut into rows (all of it where the library knows no such part)."""
+        return self._read(_SEQUENCE, _PARTIAL_ONLY)
+
+    def read_rows(self, start: int, end: int) -> StateBytes:
+        """The state of a sequence that holds the attention rows of [start, end) only, as far as the library still
+        has them; its recurrent part, if there is one, is the sequence's present one."""
+        copy, remove = self._llama.llama_memory_seq_cp, self._llama.llama_memory_seq_rm
+        try:
+            copy(self._memory, _SEQUENCE, _SCRATCH, start, end)
+            return self._read(_SCRATCH, 0)
+        finally:
+            remove(self._memory, _SCRATCH, -1, -1)
+
+    def read_empty_states(self) -> tuple[StateBytes, StateBytes]:
+        """An empty sequence's state and its partial state: they show what sections there are."""
+        return self._read(_SCRATCH, 0), self._read(_SCRATCH, _PARTIAL_ONLY)
 
     def write_state(self, state: StateBytes, token_ids: Sequence[TokenId]) -> bool:
         """Replace the sequence by a stored one. False: the library refused it, and the sequence is empty."""
         self.clear()
-        pointer = state.ctypes.data_as(ctypes.POINTER(ctypes.c_uint8))
-        read = self._llama.llama_state_seq_set_data(self._handle, pointer, state.size, _SEQUENCE)
-        held = self._llama.llama_memory_seq_pos_max(self._memory, _SEQUENCE) + 1
-        if read != state.size or held != len(token_ids):
+        if not self._write(state, _SEQUENCE, 0) or self._end() != len(token_ids):
             self.clear()
             return False
         self.token_ids = list(token_ids)
         return True
+
+    def append_rows(self, state: StateBytes, token_ids: Sequence[TokenId], *, complete: bool) -> bool:
+        """Append the attention rows of a state that holds them at exactly the sequence's next positions.
+
+        complete: the model has no other layers; else decoding waits for complete_partial_state.
+        False: the library refused the state, and nothing was changed.
+        """
+        if not self._append(state, 0):
+            return False
+        self.token_ids.extend(token_ids)
+        self.awaits_checkpoint = not complete
+        return True
+
+    def append_partial_state(self, state: StateBytes) -> bool:
+        """Let windowed layers take up a partial state's rows behind theirs, and recurrent ones its state in place of
+        theirs. False: the library refused it, and nothing was changed. Decoding waits for complete_partial_state."""
+        self.awaits_checkpoint = True
+        return self._append(state, _PARTIAL_ONLY)
+
+    def drop_partial_state(self, stand_in: StateBytes, position: int) -> bool:
+        """Give up the windowed layers' rows and the recurrent state, which the library can only replace: by
+        stand_in's one row at a position that no other row has, removed again. False: the library refused it."""
+        self.awaits_checkpoint = True
+        return self._write(stand_in, _SEQUENCE, _PARTIAL_ONLY) and self._remove_from(position)
+
+    def complete_partial_state(self, num_tokens: int, window_start: int) -> bool:
+        """What was appended brought the sequence to num_tokens: remove what is later, and allow decoding.
+
+        False: the library holds another number of tokens, and the sequence is empty now.
+        """
+        if not self._remove_from(num_tokens) or self._end() != num_tokens:
+            self.clear()
+            return False
+        del self.token_ids[num_tokens:]
+        self.awaits_checkpoint = False
+        self.window_start = window_start
+        return True
+
+    def keep_rows(self, num_tokens: int, *, complete: bool) -> None:
+        """Keep the attention rows of the first num_tokens, also where other layers cannot go back with them.
+
+        complete: as in append_rows.
+        """
+        if num_tokens == self.num_tokens:
+            return
+        if self.model.is_recurrent:
+            # A copy of no rows from the empty scratch sequence: only the recurrent state gives way, to none.
+            self._llama.llama_memory_seq_cp(self._memory, _SCRATCH, _SEQUENCE, 0, 0)
+        self.awaits_checkpoint = not complete
+        if not self.truncate(num_tokens):
+            self.clear()
+
+    def _append(self, state: StateBytes, flags: int) -> bool:
+        copy, remove = self._llama.llama_memory_seq_cp, self._llama.llama_memory_seq_rm
+        try:
+            if not self._write(state, _SCRATCH, flags) or self._state_size(_SCRATCH, flags) != state.size:
+                return False
+            # Both sequences share the cells then: nothing is copied.
+            copy(self._memory, _SCRATCH, _SEQUENCE, -1, -1)
+            return True
+        finally:
+            remove(self._memory, _SCRATCH, -1, -1)
+
+    def _end(self) -> int:
+        """Position behind the last one that all kinds of layers hold."""
+        return int(self._llama.llama_memory_seq_pos_max(self._memory, _SEQUENCE)) + 1
+
+    def _state_size(self, sequence: int, flags: int) -> int:
+        return int(self._llama.llama_state_seq_get_size_ext(self._handle, sequence, flags))
+
+    def _read(self, sequence: int, flags: int) -> StateBytes:
+        size = self._state_size(sequence, flags)
+        state = np.empty(size, dtype=np.uint8)
+        written = self._llama.llama_state_seq_get_data_ext(
+            self._handle, _address(state), size, sequence, flags
+        )
+        if written != size:
+            raise EngineError(ErrorCode.INTERNAL, f"the library wrote {written} of {size} state bytes")
+        return state
+
+    def _write(self, state: StateBytes, sequence: int, flags: int) -> bool:
+        """Whether the library took in all of a state; it empties the sequence first."""
+        read = self._llama.llama_state_seq_set_data_ext(
+            self._handle, _address(state), state.size, sequence, flags
+        )
+        return bool(read == state.size)
 
     def logits(self) -> npt.NDArray[np.float32]:
         """Logits of the last decoded token, shape (vocabulary size,); a copy."""
@@ -198,6 +310,10 @@ class Context:
             self._llama.llama_batch_free(self._batch)
             self._llama.llama_free(self._handle)
             self._handle = None
+
+
+def _address(state: StateBytes) -> Any:
+    return state.ctypes.data_as(ctypes.POINTER(ctypes.c_uint8))
 
 
 def _allocated_bytes(log: Sequence[str]) -> int:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 
 from inference.events import (
     EngineEvent,
@@ -15,6 +15,7 @@ from inference.events import (
     ModelLoadFailed,
     PhaseChanged,
     PrefillProgress,
+    PrefixExplained,
     RequestEvent,
     RequestFailed,
     RequestFinished,
@@ -22,7 +23,7 @@ from inference.events import (
     WorkerExited,
 )
 from inference.model_config import ModelConfig, ModelInfo
-from inference.process.wire import Abort, Command, Load, Stop, Submit
+from inference.process.wire import Abort, Command, Explain, Forget, Load, Prefetch, Stop, Submit
 from inference.process.worker_config import WorkerConfig
 from inference.process.worker_process import WorkerProcess
 from inference.request import EngineError, ErrorCode, GenerationRequest, RequestId
@@ -70,23 +71,38 @@ class EngineClient:
         # Shielded: several callers may wait for one load, and one that gives up must not end it for the others.
         return await asyncio.shield(self._loads[config])
 
-    async def generate(self, request: GenerationRequest) -> AsyncIterator[RequestEvent]:
+    def generate(self, request: GenerationRequest) -> AsyncGenerator[RequestEvent, None]:
         """Events of one request; the last is RequestFinished or RequestFailed. Closing the iterator aborts it."""
+        return self._stream(request, Submit(request))
+
+    async def explain(self, request: GenerationRequest) -> PrefixExplained:
+        """What the store has of the request's prompt, without reading or decoding any of it. Raises EngineError."""
+        async for event in self._stream(request, Explain(request)):
+            if isinstance(event, PrefixExplained):
+                return event
+            if isinstance(event, RequestFailed):
+                raise EngineError(event.code, event.message)
+        raise EngineError(ErrorCode.INTERNAL, "the engine gave no answer: try again")
+
+    async def _stream(
+        self, request: GenerationRequest, command: Command
+    ) -> AsyncGenerator[RequestEvent, None]:
         stream: asyncio.Queue[RequestEvent] = asyncio.Queue()
         self._streams[request.request_id] = stream
         try:
             try:
-                self._send(Submit(request))
+                self._send(command)
             except OSError as error:
                 refusal = _cannot_start(error)
                 yield RequestFailed(request.request_id, refusal.code, str(refusal))
                 return
             while True:
                 event = await stream.get()
-                if isinstance(event, RequestFinished | RequestFailed):
+                is_last = isinstance(event, RequestFinished | RequestFailed | PrefixExplained)
+                if is_last:
                     self._streams.pop(request.request_id, None)
                 yield event
-                if isinstance(event, RequestFinished | RequestFailed):
+                if is_last:
                     return
         finally:
             if self._streams.pop(request.request_id, None) is not None:
@@ -96,6 +112,15 @@ class EngineClient:
         """Stop within one batch. The request then ends with RequestFinished(finish_reason=cancelled)."""
         if self._worker is not None:
             self._worker.send(Abort(request_id))
+
+    def prefetch(self, request: GenerationRequest) -> None:
+        """A chat was opened: bring its stored state into memory before anyone types. Starts no worker for it."""
+        if self._worker is not None:
+            self._worker.send(Prefetch(request))
+
+    def forget(self, owner: str) -> None:
+        """Remove what is stored for the owner and for nobody else. Raises OSError if no worker can be started."""
+        self._send(Forget(owner))
 
     async def close(self, timeout_s: float = 0.4) -> None:
         """Abort everything, let the worker store what is whole, and end it; kill it when timeout_s is over."""
@@ -147,7 +172,10 @@ class EngineClient:
             arrived.popleft()
 
     def _take_event(self, event: Event) -> None:
-        if isinstance(event, PhaseChanged | PrefillProgress | TokenDelta | RequestFinished | RequestFailed):
+        if isinstance(
+            event,
+            PhaseChanged | PrefillProgress | TokenDelta | RequestFinished | RequestFailed | PrefixExplained,
+        ):
             stream = self._streams.get(event.request_id)
             if stream is not None:
                 stream.put_nowait(event)

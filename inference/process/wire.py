@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import BinaryIO, get_args
 
 import msgspec
 
@@ -31,6 +31,21 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
+class Prefetch:
+    request: GenerationRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Explain:
+    request: GenerationRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Forget:
+    owner: str
+
+
+@dataclass(frozen=True, slots=True)
 class Abort:
     request_id: RequestId
 
@@ -42,28 +57,12 @@ class Stop:
     store_timeout_s: float
 
 
-Command = Submit | Load | Abort | Stop
+Command = Submit | Load | Prefetch | Explain | Forget | Abort | Stop
 Frame = Command | events.Event
 
+# WorkerExited never travels: it is what the client says of a worker that is gone.
 _FRAME_TYPES: dict[str, type] = {
-    frame_type.__name__: frame_type
-    for frame_type in (
-        *(Submit, Load, Abort, Stop),
-        *(
-            events.PhaseChanged,
-            events.PrefillProgress,
-            events.TokenDelta,
-            events.RequestFinished,
-            events.RequestFailed,
-        ),
-        *(
-            events.ModelLoadProgress,
-            events.ModelLoaded,
-            events.ModelLoadFailed,
-            events.EngineStats,
-            events.StoreNotice,
-        ),
-    )
+    frame_type.__name__: frame_type for frame_type in (*get_args(Command), *get_args(events.Event))
 }
 
 

@@ -11,7 +11,18 @@ from typing import BinaryIO
 
 from inference.engine import Engine
 from inference.events import Event
-from inference.process.wire import Abort, BrokenFrame, Load, Stop, Submit, encode_frame, read_frame
+from inference.process.wire import (
+    Abort,
+    BrokenFrame,
+    Explain,
+    Forget,
+    Load,
+    Prefetch,
+    Stop,
+    Submit,
+    encode_frame,
+    read_frame,
+)
 from inference.process.worker_config import WorkerConfig
 
 _logger = logging.getLogger(__name__)
@@ -88,6 +99,12 @@ def _follow_commands(commands: BinaryIO, engine: Engine, stop_order: _StopOrder)
                     engine.submit(request)
                 case Load(config):
                     engine.load(config)
+                case Prefetch(request):
+                    engine.prefetch(request)
+                case Explain(request):
+                    engine.explain(request)
+                case Forget(owner):
+                    engine.forget(owner)
                 case Abort(request_id):
                     engine.abort(request_id)
                 case Stop(store_timeout_s):

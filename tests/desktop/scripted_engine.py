@@ -92,7 +92,18 @@ def finished(
     text: str, reason: FinishReason = FinishReason.STOP, rate: float | None = 41.2, **changes: Any
 ) -> RequestFinished:
     event = RequestFinished(
-        ANY_REQUEST, reason, text, (TokenId(1), TokenId(2)), COUNTS, 2, TIMINGS, rate, seed=7, kv=KV
+        ANY_REQUEST,
+        reason,
+        text,
+        (TokenId(1), TokenId(2)),
+        COUNTS,
+        2,
+        TIMINGS,
+        rate,
+        seed=7,
+        kv=KV,
+        bytes_read=0,
+        miss=None,
     )
     return replace(event, **changes)
 

@@ -84,7 +84,9 @@ def test_a_window_killed_in_the_middle_of_a_reply_has_lost_nothing_that_was_sent
     wait_until(lambda: streaming_text(window) != "", "the reply streams")
     window.kill()
     again = open_window()
-    wait_until(lambda: [status for *_, status in again.messages()] == ["complete", "interrupted"], "it is marked")
+    wait_until(
+        lambda: [status for *_, status in again.messages()] == ["complete", "interrupted"], "it is marked"
+    )
     messages = again.messages()
     assert messages[0][1] == LONG_QUESTION
     assert messages[1][1]
@@ -108,7 +110,10 @@ def test_a_worker_killed_in_the_middle_of_a_reply_leaves_the_window_and_the_part
     number = len(window.replies())
     window.type("Say hello.")
     window.press("Return")
-    wait_until(lambda: window.messages()[-1][2] == "complete" or len(window.replies()) > number + 1, "a new worker answers")
+    wait_until(
+        lambda: window.messages()[-1][2] == "complete" or len(window.replies()) > number + 1,
+        "a new worker answers",
+    )
     assert [role for role, _, _ in window.messages()] == ["user", "assistant", "user", "assistant"]
     window.quit()
 

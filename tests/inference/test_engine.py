@@ -285,7 +285,7 @@ def test_kv_figures_are_bytes_that_the_library_and_the_store_report(
     finished = engine.finished(request.request_id)
     assert 0 < finished.kv.used_bytes <= finished.kv.allocated_bytes
     engine.close()
-    on_disk = sum(path.stat().st_size for path in (tmp_path / "kv").glob("*.kvseq"))
+    on_disk = sum(path.stat().st_size for path in (tmp_path / "kv").rglob("*.kv"))
     last = [event for event in engine.events if not isinstance(event, RequestFailed)][-1]
     assert last.kv.store_bytes == on_disk > 0  # type: ignore[union-attr]
     assert last.kv.bytes_written == on_disk  # type: ignore[union-attr]
@@ -313,7 +313,7 @@ def test_the_budget_may_be_smaller_than_one_chat(
         engine.submit(request)
         assert engine.finished(request.request_id).finish_reason == FinishReason.LENGTH
     engine.close()
-    assert sum(path.stat().st_size for path in tmp_path.glob("*.kvseq")) <= 1000
+    assert sum(path.stat().st_size for path in tmp_path.rglob("*.kv")) <= 1000
 
 
 def test_the_size_of_the_store_is_told_as_soon_as_the_turn_is_on_disk(
@@ -322,3 +322,16 @@ def test_the_size_of_the_store_is_told_as_soon_as_the_turn_is_on_disk(
     engine = start_engine(kv_store=tmp_path)
     engine.submit(raw(tiny, "x" * 100))
     engine.wait_for(lambda event: isinstance(event, EngineStats) and event.kv.store_bytes > 0)
+
+
+def test_a_file_that_is_no_model_leaves_the_loaded_one_where_it_is(
+    start_engine: Start, tiny: ModelConfig, tmp_path: Path
+) -> None:
+    engine = start_engine()
+    first, again = raw(tiny, "xyzxyz"), raw(tiny, "xyzxyzabc")
+    engine.submit(first)
+    engine.load(ModelConfig(str(tmp_path / "missing.gguf")))
+    engine.submit(again)
+    assert engine.finished(again.request_id).counts.reused_tokens == 6
+    told = [event for event in engine.events if isinstance(event, ModelLoaded | ModelLoadFailed)]
+    assert [type(event) for event in told] == [ModelLoaded, ModelLoadFailed, ModelLoaded]

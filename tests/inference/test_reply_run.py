@@ -11,8 +11,9 @@ import numpy.typing as npt
 import pytest
 
 from inference.events import Event
-from inference.kvcache.prefix_cache import PrefixCache
+from inference.kvcache.block_store import BlockStore
 from inference.llama.context import Context, DecodeAborted
+from inference.llama.state_layout import cut_rows
 from inference.loaded_model import LoadedModel
 from inference.messages import TokenId
 from inference.model_config import ModelConfig
@@ -121,7 +122,7 @@ class Chat:
 
     def run(self, prompt: str, loaded: LoadedModel | None = None, max_tokens: int = 8) -> ReplyRun:
         """Process 2, 3, …: nothing is shared with earlier runs but the folder."""
-        cache = PrefixCache(self._folder, None, pytest.fail)
+        cache = BlockStore(self._folder, 10**9, on_notice=pytest.fail)
         loaded = loaded or self._load_stored()
         request = GenerationRequest(
             ModelConfig("unused"),
@@ -144,6 +145,10 @@ class Chat:
 @pytest.fixture
 def chat(load: Load, tiny_paths: dict[str, Path], tmp_path: Path) -> Callable[[str], Chat]:
     return lambda kind: Chat(load, tiny_paths[kind], tmp_path)
+
+
+def stored_files(talk: Chat) -> list[Path]:
+    return sorted(talk._folder.rglob("*.kv"))
 
 
 def text_of(num_tokens: int, letter: str = "q") -> str:
@@ -229,10 +234,10 @@ def test_a_damaged_file_is_a_miss_and_the_warm_prefix_still_works(chat: Callable
     talk.run(text_of(300))
     loaded = talk._load_stored()
     talk.run(text_of(100), loaded)
-    (path,) = (path for path in talk._folder.glob("*.kvseq") if path.stat().st_size > 300 * 512)
-    data = bytearray(path.read_bytes())
-    data[-1] ^= 1
-    path.write_bytes(data)
+    for path in stored_files(talk):
+        data = bytearray(path.read_bytes())
+        data[-1] ^= 1
+        path.write_bytes(data)
     counts = talk.run(text_of(200), loaded).counts
     assert (counts.reused_tokens, counts.restored_tokens, counts.prefilled_tokens) == (100, 0, 100)
 
@@ -245,7 +250,7 @@ def test_a_file_that_cannot_be_used_costs_a_prefill_and_nothing_else(
 ) -> None:
     talk = chat("gqa")
     expected = talk.run(text_of(100)).generated_ids
-    (path,) = talk._folder.glob("*.kvseq")
+    (path,) = stored_files(talk)
     data = path.read_bytes()
     path.unlink()
     if content is not None:
@@ -257,24 +262,24 @@ def test_a_file_that_cannot_be_used_costs_a_prefill_and_nothing_else(
 
 def test_an_empty_sequence_is_not_stored(chat: Callable[[str], Chat], load: Load) -> None:
     talk = chat("gqa")
-    cache = PrefixCache(talk._folder, None, pytest.fail)
+    cache = BlockStore(talk._folder, 10**9, on_notice=pytest.fail)
     loaded = talk._load_stored()
     run = ReplyRun(GenerationRequest(ModelConfig("unused"), prompt="x"), loaded, cache, arrived=0.0)
     run.cancel()
     assert list(run.run()) == []
     run.store_sequence()
     cache.close(30)
-    assert list(talk._folder.glob("*.kvseq")) == []
+    assert stored_files(talk) == []
 
 
-def test_a_state_that_the_library_refuses_is_removed(chat: Callable[[str], Chat], load: Load) -> None:
+def test_a_state_that_the_library_refuses_is_removed(chat: Callable[[str], Chat]) -> None:
     talk = chat("gqa")
     loaded = talk._load_stored()
     fingerprint = loaded.fingerprint()
     assert fingerprint is not None
-    cache = PrefixCache(talk._folder, None, pytest.fail)
+    store = BlockStore(talk._folder, 10**9, on_notice=pytest.fail)
     ids = np.asarray(loaded.model.vocab.tokenize(text_of(50)), dtype=np.int32)
-    cache.store(fingerprint, ids, 0, np.zeros(5000, dtype=np.uint8), loaded.reuse_rule)
-    cache.close(30)
+    store.store_block(fingerprint, ids, 0, 50, np.zeros(5000, dtype=np.uint8), cut_rows)
+    store.close(30)
     assert talk.run(text_of(50) + "abc", loaded).counts.prefilled_tokens == 53
     assert talk.run(text_of(50) + "abc").counts.restored_tokens == 52

@@ -176,7 +176,7 @@ async def test_closing_ends_the_worker_and_keeps_what_was_read(
     worker = psutil.Process(client.worker_pid)
     await client.close(20)
     assert not worker.is_running()
-    assert len(list((tmp_path / "kv").glob("*.kvseq"))) == 1
+    assert len(list((tmp_path / "kv").rglob("*.kv"))) == 1
 
 
 async def test_a_worker_that_does_not_listen_is_killed_when_the_time_is_over(

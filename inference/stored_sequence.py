@@ -1,0 +1,329 @@
+"""The one sequence in memory and its counterpart in the store: bring a prompt's prefix, keep what was computed.
+
+For the inference thread only. Rows are copied out between batches, one block a call; hashing and files are the
+store's writer's.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from inference.kvcache.block import Checkpoint, CheckpointKind
+from inference.kvcache.block_store import BlockStore
+from inference.kvcache.prefix_match import BlockRange, MatchedBlock, MissCause, PrefixMatch
+from inference.kvcache.restore_rates import RestoreRates
+from inference.kvcache.reuse import TokenArray, common_prefix_length, token_array
+from inference.llama.sequence_state import (
+    IncompleteState,
+    StateKind,
+    capture_block,
+    capture_checkpoint,
+    restore_block,
+    restore_checkpoint,
+    state_kind,
+)
+from inference.llama.state_layout import UnknownLayout, cut_rows
+from inference.loaded_model import LoadedModel
+from inference.messages import TokenId
+from inference.prompt import Prompt
+
+_logger = logging.getLogger(__name__)
+# Files may vanish or be damaged between look-up and use; after this many misses the rest is prefilled.
+_MAX_RESTORE_TRIES = 3
+_MAX_BLOCK_TOKENS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPrefix:
+    """What the store has of a prompt: num_usable of num_stored tokens, for bytes_to_read. miss: why no more."""
+
+    num_stored: int
+    num_usable: int
+    bytes_to_read: int
+    miss: MissCause | None
+
+
+@dataclass(frozen=True, slots=True)
+class BroughtPrefix:
+    """The first reused + restored tokens of the prompt are in memory now. miss: why there is no more in the store.
+
+    num_stored: tokens that are stored, though a model with checkpoints may have to start before their end.
+    """
+
+    reused_tokens: int
+    restored_tokens: int
+    num_stored: int
+    miss: MissCause | None
+
+
+class StoredSequence:
+    """store None or fingerprint None: nothing is read or kept, memory alone is used."""
+
+    def __init__(self, loaded: LoadedModel, store: BlockStore | None, owner: str | None) -> None:
+        """owner: whoever the sequence belongs to, so that it can be forgotten with them; None: nobody."""
+        self._context = loaded.context
+        self._rule = loaded.reuse_rule
+        self._fingerprint = loaded.fingerprint() if store is not None else None
+        self._store = store if self._fingerprint is not None else None
+        self._rates = (
+            None
+            if store is None or self._fingerprint is None
+            else RestoreRates(store.folder / "rates.json", self._fingerprint)
+        )
+        self._owner = owner
+        self._kind = state_kind(loaded.context)
+        self._cuts: tuple[int, ...] = ()
+        self._ranges: deque[BlockRange] = deque()
+        self._planned_tokens = 0
+        self._num_kept = 0
+
+    @property
+    def has_checkpoints(self) -> bool:
+        """Whether state must be copied at exact positions, since it cannot be cut later."""
+        return self._kind in (StateKind.BLOCKS_AND_CHECKPOINTS, StateKind.CHECKPOINTS_ONLY)
+
+    # --- bringing ----------------------------------------------------------------------------------
+
+    def num_in_memory(self, prompt: Prompt) -> int:
+        """Leading tokens of the prompt that memory alone can serve."""
+        held = token_array(self._context.token_ids)
+        return self._rule.usable_tokens(
+            num_common=common_prefix_length(held, token_array(prompt.token_ids)),
+            num_held=int(held.size),
+            pos_min=self._context.pos_min() or 0,
+            # The last token is always decoded: its logits are stored nowhere.
+            max_hit_length=len(prompt.token_ids) - 1,
+        )
+
+    def look_up(self, prompt: Prompt) -> StoredPrefix:
+        """What bring() would find in the store with nothing in memory; reads and changes nothing."""
+        if self._store is None or self._fingerprint is None:
+            return StoredPrefix(0, 0, 0, None)
+        tokens = token_array(prompt.token_ids)
+        match = self._store.match_prefix(self._fingerprint, tokens, max_hit_length=tokens.size - 1)
+        target, checkpoint = self._target(match)
+        num_bytes = self._num_bytes(match, target, checkpoint, in_memory=0)
+        return StoredPrefix(match.num_tokens, target, num_bytes, match.first_difference)
+
+    def bring(self, prompt: Prompt) -> BroughtPrefix:
+        """Make the context hold as much of the prompt's beginning as memory or store have, and nothing else."""
+        self._cuts = prompt.message_ends
+        tokens = token_array(prompt.token_ids)
+        # Rows of these tokens stay where they are; whatever the context holds beyond comes from the store.
+        self._num_kept = common_prefix_length(token_array(self._context.token_ids), tokens)
+        num_stored, miss = 0, None
+        for _ in range(_MAX_RESTORE_TRIES):
+            if self._store is None or self._fingerprint is None:
+                break
+            match = self._store.match_prefix(self._fingerprint, tokens, max_hit_length=tokens.size - 1)
+            num_stored, miss = match.num_tokens, match.first_difference
+            target, checkpoint = self._target(match)
+            if not self._is_worth_restoring(match, target, checkpoint, self.num_in_memory(prompt)):
+                break
+            if self._measured_restore(match, target, checkpoint, prompt.token_ids):
+                break
+        if self._kind == StateKind.WHOLE:
+            self._restore_whole(tokens, self.num_in_memory(prompt))
+        usable = self.num_in_memory(prompt)
+        if not usable or not self._context.truncate(usable):
+            self._context.clear()
+            usable = 0
+        reused = min(self._num_kept, usable)
+        return BroughtPrefix(reused, usable - reused, num_stored, miss)
+
+    def _target(self, match: PrefixMatch) -> tuple[int, Checkpoint | None]:
+        """How far this kind of model can go with what was found."""
+        if self._kind == StateKind.BLOCKS:
+            return match.num_tokens, None
+        only_checkpoints = self._kind == StateKind.CHECKPOINTS_ONLY
+        within = [c for c in match.checkpoints if only_checkpoints or c.end <= match.num_tokens]
+        return (within[-1].end, within[-1]) if within else (0, None)
+
+    def _is_worth_restoring(
+        self, match: PrefixMatch, target: int, checkpoint: Checkpoint | None, in_memory: int
+    ) -> bool:
+        """Whether reading is expected to be quicker than prefilling, by what both took on this machine so far."""
+        if target <= in_memory or self._rates is None:
+            return False
+        num_bytes = self._num_bytes(match, target, checkpoint, in_memory=self._num_kept)
+        return self._rates.prefers_restore(num_bytes, target - in_memory)
+
+    def _num_bytes(
+        self, match: PrefixMatch, target: int, checkpoint: Checkpoint | None, *, in_memory: int
+    ) -> int:
+        """Bytes to read so as to come from in_memory to target."""
+        blocks = (
+            [] if self._kind == StateKind.CHECKPOINTS_ONLY else [matched.block for matched in match.blocks]
+        )
+        num_bytes = sum(
+            block.file_bytes for block in blocks if block.start < target and block.end > in_memory
+        )
+        return num_bytes + (checkpoint.file_bytes if checkpoint is not None else 0)
+
+    def _measured_restore(
+        self, match: PrefixMatch, target: int, checkpoint: Checkpoint | None, ids: Sequence[TokenId]
+    ) -> bool:
+        assert self._store is not None
+        assert self._rates is not None
+        started, read_before = time.perf_counter(), self._store.bytes_read
+        restored = self._restore(match, target, checkpoint, ids)
+        self._rates.observe_restore(self._store.bytes_read - read_before, time.perf_counter() - started)
+        return restored
+
+    def observe_prefill(self, num_tokens: int, seconds: float) -> None:
+        """How long this model really takes to read."""
+        if self._rates is not None:
+            self._rates.observe_prefill(num_tokens, seconds)
+
+    def _restore(
+        self, match: PrefixMatch, target: int, checkpoint: Checkpoint | None, ids: Sequence[TokenId]
+    ) -> bool:
+        blocks = () if self._kind == StateKind.CHECKPOINTS_ONLY else match.blocks
+        whole = all(self._restore_block(block, target, ids) for block in blocks)
+        if whole and checkpoint is not None:
+            whole = self._restore_checkpoint(checkpoint, ids[:target])
+        if not whole and self._context.awaits_checkpoint:
+            # Rows without the layers that see less are of no use to anyone.
+            self._context.clear()
+            self._num_kept = 0
+        return whole
+
+    def _restore_block(self, matched: MatchedBlock, target: int, ids: Sequence[TokenId]) -> bool:
+        block = matched.block
+        rows = list(ids[block.start : min(block.start + matched.num_tokens, target)])
+        if not rows or self._context.token_ids[block.start : block.start + len(rows)] == rows:
+            return True  # not needed, or in memory: no byte is read
+        assert self._store is not None
+        with self._store.open_payload(block) as payload:
+            if payload is None:
+                return False
+            fits = restore_block(self._context, payload, block.start, rows)
+        if not fits:
+            self._store.reject(block)
+        return fits
+
+    def _restore_checkpoint(self, checkpoint: Checkpoint, ids: Sequence[TokenId]) -> bool:
+        assert self._store is not None
+        with self._store.open_payload(checkpoint) as payload:
+            if payload is None:
+                return False
+            fits = restore_checkpoint(self._context, payload, ids)
+        if self._kind == StateKind.CHECKPOINTS_ONLY or not self._context.num_tokens:
+            self._num_kept = 0
+        if not fits:
+            self._store.reject(checkpoint)
+        return fits
+
+    def _restore_whole(self, tokens: TokenArray, in_memory: int) -> None:
+        """For a state whose layout is not known."""
+        if self._store is None or self._fingerprint is None:
+            return
+        match = self._store.match_whole(
+            self._fingerprint, tokens, self._rule, max_hit_length=int(tokens.size) - 1
+        )
+        if match is None or match.num_cached_tokens <= in_memory or match.sequence.token_ids is None:
+            return
+        with self._store.open_payload(match.sequence) as payload:
+            if payload is None:
+                return
+            fits = self._context.write_state(payload, match.sequence.token_ids.tolist())
+        self._num_kept = 0
+        if not fits:
+            self._store.reject(match.sequence)
+
+    # --- keeping -----------------------------------------------------------------------------------
+
+    def keep_one_block(self) -> None:
+        """Between two batches: copy out one block that is closed and not stored yet, if there is one."""
+        if not self._ranges and self._context.num_tokens >= self._planned_tokens + _MAX_BLOCK_TOKENS:
+            self._plan(closed_only=True)
+        if self._ranges:
+            self._keep(self._ranges.popleft())
+
+    def keep_checkpoint(self, kind: CheckpointKind) -> None:
+        """Copy out what cannot be cut, valid at exactly the present position."""
+        if self._store is None or self._fingerprint is None or not self.has_checkpoints:
+            return
+        context = self._context
+        if not context.num_tokens or context.awaits_checkpoint:
+            return
+        tokens = token_array(context.token_ids)
+        try:
+            payload = capture_checkpoint(context)
+        except (IncompleteState, UnknownLayout) as error:
+            _logger.warning("no checkpoint at %d: %s", context.num_tokens, error)
+            return
+        self._store.store_checkpoint(
+            self._fingerprint,
+            tokens,
+            int(tokens.size),
+            payload,
+            kind=kind,
+        )
+
+    def keep_all(self) -> None:
+        """At the end of a turn, however it ended: every row in the sequence is whole, the unfinished tail too."""
+        context = self._context
+        if (
+            self._store is None
+            or self._fingerprint is None
+            or not context.num_tokens
+            or context.awaits_checkpoint
+        ):
+            return
+        if self._owner is not None:
+            self._store.set_reference(self._owner, self._fingerprint, token_array(context.token_ids))
+        if self._kind == StateKind.WHOLE:
+            self._store.store_whole(
+                self._fingerprint,
+                token_array(context.token_ids),
+                context.read_state(),
+                pos_min=context.state_pos_min(),
+                rule=self._rule,
+            )
+            return
+        if self._rates is not None:
+            self._rates.save()
+        self._plan(closed_only=False)
+        while self._ranges:
+            self._keep(self._ranges.popleft())
+        self.keep_checkpoint("turn")
+
+    def _plan(self, *, closed_only: bool) -> None:
+        context = self._context
+        if (
+            self._store is None
+            or self._fingerprint is None
+            or self._kind
+            not in (
+                StateKind.BLOCKS,
+                StateKind.BLOCKS_AND_CHECKPOINTS,
+            )
+        ):
+            return
+        ranges = self._store.missing_ranges(self._fingerprint, token_array(context.token_ids), self._cuts)
+        if closed_only:
+            ranges = [r for r in ranges if r.end in self._cuts or r.end - r.start == _MAX_BLOCK_TOKENS]
+        self._ranges = deque(ranges)
+        self._planned_tokens = ranges[-1].end if ranges else context.num_tokens
+
+    def _keep(self, block: BlockRange) -> None:
+        assert self._store is not None
+        assert self._fingerprint is not None
+        context = self._context
+        if block.end > context.num_tokens:
+            return  # taken back since it was planned
+        try:
+            payload = capture_block(context, block.start, block.end)
+        except (IncompleteState, UnknownLayout) as error:
+            _logger.warning("rows [%d, %d) are not stored: %s", block.start, block.end, error)
+            self._ranges.clear()
+            return
+        tokens = token_array(context.token_ids)
+        if not self._store.store_block(self._fingerprint, tokens, block.start, block.end, payload, cut_rows):
+            # The writer cannot follow: the next turn stores what this one could not.
+            self._ranges.clear()
