@@ -28,14 +28,19 @@ class LoadedModel:
     """Owns model and context; used by the inference thread only."""
 
     def __init__(
-        self, config: ModelConfig, model_digests: ModelDigests | None, on_progress: Callable[[float], bool]
+        self,
+        config: ModelConfig,
+        model_digests: ModelDigests | None,
+        on_progress: Callable[[float], bool],
+        context_params: ContextParams | None = None,
     ):
-        """model_digests None: there is no store, so no fingerprint is needed. Raises EngineError."""
+        """model_digests None: there is no store, so no fingerprint is needed. context_params: instead of those that
+        follow from config. Raises EngineError."""
         started = time.monotonic()
         path = Path(config.path)
         self.model = load_model(path, config.n_gpu_layers, on_progress)
         try:
-            self.context = _make_context(self.model, config)
+            self.context = Context(self.model, context_params or _context_params(self.model, config))
         except BaseException:
             self.model.close()
             raise
@@ -82,14 +87,14 @@ class LoadedModel:
         self.model.close()
 
 
-def _make_context(model: Model, config: ModelConfig) -> Context:
+def _context_params(model: Model, config: ModelConfig) -> ContextParams:
     n_ctx = min(model.n_ctx_train, DEFAULT_MAX_CONTEXT) if config.n_ctx is None else config.n_ctx
     if n_ctx < 1:
         raise EngineError(
             ErrorCode.MODEL_LOAD_FAILED, f"a context of {n_ctx} tokens holds nothing: choose 1 or more"
         )
     n_threads = default_threads() if config.n_threads is None else config.n_threads
-    return Context(model, ContextParams(n_ctx=n_ctx, n_threads=n_threads))
+    return ContextParams(n_ctx=n_ctx, n_threads=n_threads)
 
 
 def _start_fingerprint(

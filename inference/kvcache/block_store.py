@@ -76,11 +76,11 @@ class BlockStore:
 
     @property
     def num_blocks(self) -> int:
-        return self._index.count(Block)
+        return self._index.counts[Block]
 
     @property
     def num_checkpoints(self) -> int:
-        return self._index.count(Checkpoint)
+        return self._index.counts[Checkpoint]
 
     @property
     def bytes_read(self) -> int:
@@ -238,7 +238,7 @@ class BlockStore:
                 num_blocks=len(blocks),
                 num_tokens=sum(block.end - block.start for block in blocks),
                 num_checkpoints=self.num_checkpoints,
-                num_wholes=self._index.count(WholeSequence),
+                num_wholes=self._index.counts[WholeSequence],
                 num_references=self._owners.num_references(),
                 num_pins=self._owners.num_pins(),
                 bytes_written_today=self.bytes_written_today,

@@ -49,7 +49,7 @@ class StoreBudget:
             if not victims:
                 return
             for victim in victims:
-                if not self._index.used_by_others(victim):
+                if not victim.ref_count and not self._index.used_by_others(victim):
                     _logger.info("%s is evicted", victim)
                     self._index.remove(victim, evicted=True)
 
@@ -112,7 +112,7 @@ class StoreBudget:
 
     def _references_if_checkpoints(self) -> list[Branch]:
         """They matter to checkpoints only, and there may be thousands to read."""
-        return list(self._owners.references()) if self._index.count(Checkpoint) else []
+        return list(self._owners.references()) if self._index.counts[Checkpoint] else []
 
     def _superseded(self, references: list[Branch]) -> set[Checkpoint]:
         """Checkpoints on the path of some reference that are not the last of their kind on any reference's path.

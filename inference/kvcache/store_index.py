@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from inference.kvcache.block import StoredEntry, entry_from_name, folder_name
+from inference.kvcache.block import HASH_BYTES, StoredEntry, entry_from_name, folder_name
 from inference.kvcache.block_file import (
     DamagedFile,
     NewerVersion,
@@ -34,7 +34,6 @@ from inference.kvcache.reuse import TokenArray
 _Read = TypeVar("_Read")
 _logger = logging.getLogger(__name__)
 _TOUCH_INTERVAL_NS = 60 * 10**9
-_FOLDER_NAME_LENGTH = len(folder_name(Fingerprint(bytes(32))))
 
 
 class StoreIndex:
@@ -46,10 +45,11 @@ class StoreIndex:
         self.lock = threading.RLock()
         self.bytes_read = 0
         self.bytes_written = 0
+        self.num_damaged = 0
         self.store_bytes = 0
-        self._counts: Counter[type[StoredEntry]] = Counter()
+        self.counts: Counter[type[StoredEntry]] = Counter()
         self._trees: dict[str, PrefixTree] = {}
-        self._foreign: set[str] = set()
+        self.foreign: set[str] = set()
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.changes = ChangeLog(root / "changes.log")
         self.changes.mark_known()
@@ -72,9 +72,6 @@ class StoreIndex:
         """Those on disk."""
         return (e for tree in self._trees.values() for e in tree.entries.values() if e.is_stored)
 
-    def count(self, kind: type[StoredEntry]) -> int:
-        return self._counts[kind]
-
     def path(self, entry: StoredEntry) -> Path:
         return self.root / entry.folder / entry.name
 
@@ -87,11 +84,7 @@ class StoreIndex:
 
     def is_foreign(self, entry: StoredEntry) -> bool:
         """A file of this name belongs to a later version of the program: it is neither used nor overwritten."""
-        return f"{entry.folder}/{entry.name}" in self._foreign
-
-    @property
-    def num_foreign(self) -> int:
-        return len(self._foreign)
+        return f"{entry.folder}/{entry.name}" in self.foreign
 
     def refresh(self, *, forced: bool = False) -> None:
         """Bring the index up to the files, if another process changed them (forced: whoever did)."""
@@ -134,7 +127,7 @@ class StoreIndex:
                 known = entry
             if not known.is_stored:
                 known.set_stored(status.st_size, status.st_mtime_ns)
-                self._counts[type(known)] += 1
+                self.counts[type(known)] += 1
                 self.store_bytes += known.file_bytes
 
     @contextlib.contextmanager
@@ -176,10 +169,11 @@ class StoreIndex:
             self.forget(entry)
         except NewerVersion as error:
             _logger.info("%s is not used: %s", entry, error)
-            self._foreign.add(f"{entry.folder}/{entry.name}")
+            self.foreign.add(f"{entry.folder}/{entry.name}")
             self.forget(entry)
         except DamagedFile as error:
             _logger.warning("%s is removed: %s", entry, error)
+            self.num_damaged += 1
             self.remove(entry)
         except OSError as error:
             _logger.warning("%s cannot be read: %s", entry, error)
@@ -223,7 +217,7 @@ class StoreIndex:
             if tree is not None and tree.entries.get(entry.name) is entry:
                 tree.remove(entry)
                 if entry.is_stored:
-                    self._counts[type(entry)] -= 1
+                    self.counts[type(entry)] -= 1
                     self.store_bytes -= entry.file_bytes
 
     def remove(self, entry: StoredEntry, *, evicted: bool = False) -> None:
@@ -243,8 +237,8 @@ class StoreIndex:
             for folder in self._folders():
                 shutil.rmtree(folder)
             self._trees.clear()
-            self._counts.clear()
-            self._foreign.clear()
+            self.counts.clear()
+            self.foreign.clear()
             self.store_bytes = 0
             self.changes.append_removed()
 
@@ -254,7 +248,7 @@ class StoreIndex:
             return [
                 Path(entry.path)
                 for entry in found
-                if len(entry.name) == _FOLDER_NAME_LENGTH and entry.is_dir(follow_symlinks=False)
+                if len(entry.name) == 2 * HASH_BYTES and entry.is_dir(follow_symlinks=False)
             ]
 
     def _list(self, folder: Path) -> list[str]:
@@ -293,7 +287,7 @@ class StoreIndex:
         return others
 
     def _add_found(self, tree: PrefixTree, found: list[StoredEntry]) -> None:
-        if self._foreign:
+        if self.foreign:
             found = [entry for entry in found if not self.is_foreign(entry)]
         for entry in found:
             waiting = tree.entries.get(entry.name)
@@ -301,5 +295,5 @@ class StoreIndex:
                 tree.add(entry)
             else:
                 waiting.set_stored(entry.file_bytes, entry.modified_ns)
-        self._counts.update(map(type, found))
+        self.counts.update(map(type, found))
         self.store_bytes += sum(entry.file_bytes for entry in found)

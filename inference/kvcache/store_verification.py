@@ -37,13 +37,11 @@ def verify_store(index: StoreIndex) -> VerifyReport:
     index.refresh(forced=True)
     with index.lock:
         entries = list(index.entries())
-    removed = 0
+    damaged_before = index.num_damaged
     for entry in entries:
-        with index.open_payload(entry, is_use=False) as payload:
-            is_whole = payload is not None
-            del payload
-        if not is_whole and not index.is_foreign(entry):
-            removed += 1
+        with index.open_payload(entry, is_use=False):
+            pass
+    removed = index.num_damaged - damaged_before
     with index.lock:
         trees = index.trees()
         misnamed = [entry for tree in trees for entry in _misnamed(index, tree)]
@@ -51,7 +49,7 @@ def verify_store(index: StoreIndex) -> VerifyReport:
         index.remove(entry)
     with index.lock:
         num_orphans = sum(len(orphans(tree)) for tree in trees)
-    return VerifyReport(len(entries), removed + len(misnamed), num_orphans, index.num_foreign)
+    return VerifyReport(len(entries), removed + len(misnamed), num_orphans, len(index.foreign))
 
 
 def _misnamed(index: StoreIndex, tree: PrefixTree) -> Iterator[StoredEntry]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -173,8 +174,18 @@ def restore_checkpoint(context: Context, checkpoint: StateBytes, token_ids: Sequ
     return context.complete_partial_state(len(token_ids), window_start)
 
 
+# What an empty sequence looks like is the same as long as a context lives, and is asked for every block.
+_empty_of: WeakKeyDictionary[Context, _Empty | None] = WeakKeyDictionary()
+
+
 def _empty(context: Context) -> _Empty | None:
     """None: the layout is not known."""
+    if context not in _empty_of:
+        _empty_of[context] = _read_empty(context)
+    return _empty_of[context]
+
+
+def _read_empty(context: Context) -> _Empty | None:
     header = context.model.header
     if f"{header.architecture}.attention.key_length_mla" in header.metadata:
         return None  # latent attention stores no V
