@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from pathlib import Path
 
 import msgspec
@@ -17,10 +18,10 @@ def read_chat_file(path: Path) -> tuple[Message, ...]:
         return EngineError(ErrorCode.PROMPT_EMPTY, f"{path}: {why}")
 
     try:
-        entries = msgspec.json.decode(path.read_bytes())
+        entries = msgspec.json.decode(path.read_bytes().removeprefix(codecs.BOM_UTF8))
     except OSError as error:
         raise refuse(error.strerror or "cannot be read") from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise refuse(f"not JSON ({error})") from error
     if not isinstance(entries, list):
         raise refuse('a list of {"role", "content"} is expected')

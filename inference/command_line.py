@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
 
 from inference.chat_file import read_chat_file
-from inference.command_errors import exit_with, log_file
-from inference.model_config import ModelConfig
+from inference.command_errors import GivenPath, exit_with, log_file, run_command, show, warn
+from inference.model_config import MAX_THREADS, ModelConfig
 from inference.process.worker_config import WorkerConfig
 from inference.request import EngineError, GenerationRequest
 from inference.sampling_params import SamplingParams
 from inference.single_generation import SingleGeneration
 from inference.store_command import store
+
+# What the native library counts with.
+MAX_COUNT = 2**31 - 1
 
 
 class GpuLayers(click.ParamType[int | None]):
@@ -30,42 +35,59 @@ class GpuLayers(click.ParamType[int | None]):
             return None
         if text == "none":
             return 0
-        if not text.isdecimal():
+        if not text.isdecimal() or int(text) > MAX_COUNT:
             self.fail(f"{text!r} is not auto, none or a number of layers", param, ctx)
         return int(text)
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class Number(click.FloatRange):
+    """A FloatRange that takes NaN for no number: it compares with nothing, so the range lets it through."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number = super().convert(value, param, ctx)
+        if math.isnan(number):
+            self.fail(f"{value!r} is not a number", param, ctx)
+        return number
+
+
 def main() -> None:
+    """Errors are one line on stderr, whoever finds them; see command_errors for the exit codes."""
+    run_command(cli)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def cli() -> None:
     """Everwarm's engine without a window."""
 
 
-main.add_command(store)
+cli.add_command(store)
 
 
-@main.command()
-@click.argument("model", type=click.Path(path_type=Path))
+@cli.command()
+@click.argument("model", type=GivenPath())
 @click.option("--prompt", help="Raw text to continue; no chat template.")
-@click.option(
-    "--chat", type=click.Path(path_type=Path), metavar="FILE.json", help='A list of {"role", "content"}.'
-)
-@click.option(
-    "--kv-store", type=click.Path(path_type=Path), metavar="DIR", help="Keep the KV cache in this folder."
-)
+@click.option("--chat", type=GivenPath(), metavar="FILE.json", help='A list of {"role", "content"}.')
+@click.option("--kv-store", type=GivenPath(), metavar="DIR", help="Keep the KV cache in this folder.")
 @click.option("--no-kv-store", is_flag=True, help="Keep nothing on disk (the default).")
 @click.option(
-    "--context", type=click.IntRange(min=1), metavar="N", help="Tokens; default min(training context, 8192)."
+    "--context",
+    type=click.IntRange(1, MAX_COUNT),
+    metavar="N",
+    help="Tokens; default min(training context, 8192).",
 )
-@click.option("--max-tokens", type=click.IntRange(min=1), metavar="N", help="Default: until the model stops.")
 @click.option(
-    "--temperature", type=click.FloatRange(0, 100), default=0.0, show_default=True, help="0 is greedy."
+    "--max-tokens", type=click.IntRange(1, MAX_COUNT), metavar="N", help="Default: until the model stops."
 )
+@click.option("--temperature", type=Number(0, 100), default=0.0, show_default=True, help="0 is greedy.")
 @click.option(
     "--seed", type=click.IntRange(0, 0xFFFFFFFE), metavar="N", help="Default: a new one, which is reported."
 )
 @click.option("--gpu-layers", type=GpuLayers(), default="auto", show_default=True, help="Layers on the GPU.")
 @click.option(
-    "--threads", type=click.IntRange(min=1), metavar="N", help="Default: physical cores of this process."
+    "--threads",
+    type=click.IntRange(1, MAX_THREADS),
+    metavar="N",
+    help="Default: physical cores of this process.",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout instead of the text.")
 def generate(
@@ -99,11 +121,11 @@ def generate(
                 temperature=temperature, top_k=0, top_p=1.0, min_p=0.0, seed=seed, max_tokens=max_tokens
             ),
         )
-        generation = SingleGeneration((lambda text: None) if as_json else _print_text)
+        generation = SingleGeneration((lambda text: None) if as_json else _print_text, warn)
         report = asyncio.run(generation.run(WorkerConfig(kv_store=kv_store, log_file=log_file()), request))
     except EngineError as error:
         exit_with(error)
-    click.echo(msgspec.json.encode(report).decode() if as_json else "")
+    show(msgspec.json.encode(report).decode() if as_json else "")
     if generation.failure is not None:
         exit_with(generation.failure)
 
@@ -111,4 +133,4 @@ def generate(
 def _print_text(text: str) -> None:
     # A terminal that cannot show a character gets a mark for it, not a traceback.
     encoding = sys.stdout.encoding or "utf-8"
-    click.echo(text.encode(encoding, "replace").decode(encoding), nl=False)
+    show(text.encode(encoding, "replace").decode(encoding), newline=False)

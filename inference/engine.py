@@ -76,6 +76,7 @@ class Engine:
         self._waiting: deque[_Work] = deque()
         self._changed = threading.Condition()
         self._running: ReplyRun | None = None
+        self._taken_up: RequestId | None = None
         self._cancelled: set[RequestId] = set()
         self._is_stopping = False
         self._loaded: LoadedModel | None = None
@@ -95,6 +96,7 @@ class Engine:
                 on_stored=lambda: self._emit(EngineStats(self._kv_usage(self._last_used_bytes))),
             )
         except OSError as error:
+            _logger.warning("the store cannot be used: %s", error)
             self._emit(
                 StoreNotice(
                     f"The KV store {kv_store} cannot be used ({error.strerror or error}): chats work, but will be read "
@@ -134,12 +136,22 @@ class Engine:
             running = self._running
             if running is not None and running.request.request_id == request_id:
                 running.cancel()
-            elif any(
-                isinstance(item, _Submitted) and item.request.request_id == request_id
-                for item in self._waiting
-            ):
+                return
+            waiting = next(
+                (
+                    w
+                    for w in self._waiting
+                    if isinstance(w, _Submitted) and w.request.request_id == request_id
+                ),
+                None,
+            )
+            if waiting is not None:
+                self._waiting.remove(waiting)
+            elif self._taken_up == request_id:
+                # Its model is being loaded: it ends as soon as that is done.
                 self._cancelled.add(request_id)
-                self._changed.notify()
+        if waiting is not None:
+            self._finish_unread(request_id, time.monotonic() - waiting.arrived)
 
     def stop(self) -> None:
         """Cancel what runs, drop what waits, and let run() return after storing what is whole."""
@@ -176,7 +188,9 @@ class Engine:
                 self._changed.wait_for(lambda: self._waiting or self._is_stopping)
                 if self._is_stopping:
                     return None
-                return self._waiting.popleft()
+                item = self._waiting.popleft()
+                self._taken_up = item.request.request_id if isinstance(item, _Submitted) else None
+                return item
 
     def _load(self, config: ModelConfig) -> ModelLoadFailed | None:
         """Make config the loaded model; both outcomes are told to the outside, a failure is returned too."""
@@ -223,10 +237,6 @@ class Engine:
     def _answer(self, submitted: _Submitted) -> None:
         request, taken_up = submitted.request, time.monotonic()
         try:
-            if request.request_id in self._cancelled:
-                self._cancelled.discard(request.request_id)
-                self._finish_unread(request, taken_up - submitted.arrived)
-                return
             if self._loaded is None or self._loaded.info.config != request.model:
                 self._emit(PhaseChanged(request.request_id, Phase.LOADING))
                 if (failure := self._load(request.model)) is not None:
@@ -245,7 +255,7 @@ class Engine:
             )
         finally:
             with self._changed:
-                self._running = None
+                self._running = self._taken_up = None
                 self._cancelled.discard(request.request_id)
 
     def _reply(self, submitted: _Submitted, taken_up: float) -> None:
@@ -336,10 +346,10 @@ class Engine:
             )
         )
 
-    def _finish_unread(self, request: GenerationRequest, queued_s: float) -> None:
+    def _finish_unread(self, request_id: RequestId, queued_s: float) -> None:
         self._emit(
             RequestFinished(
-                request_id=request.request_id,
+                request_id=request_id,
                 finish_reason=FinishReason.CANCELLED,
                 text="",
                 token_ids=(),
@@ -348,7 +358,7 @@ class Engine:
                 timings=RequestTimings(queued_s, 0.0, 0.0, 0.0, 0.0, None, 0.0, queued_s),
                 decode_tokens_per_second=None,
                 seed=0,
-                kv=self._read_kv_usage(),
+                kv=self._kv_usage(self._last_used_bytes),
                 bytes_read=0,
                 miss=None,
             )

@@ -39,11 +39,11 @@ class GenerateReport:
     restored_tokens: int
     prefilled_tokens: int
     ttft_ms: float | None
-    load_ms: float
+    load_ms: float | None
     restore_ms: float | None
     prefill_ms: float | None
     decode_tokens_per_second: float | None
     finish_reason: FinishReason
     kv: KVReport
-    device: DeviceReport
+    device: DeviceReport | None
     seed: int | None

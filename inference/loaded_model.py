@@ -9,14 +9,19 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Literal
 
+import psutil
+from gguf.constants import GGMLQuantizationType
+
 from inference.cpu_threads import default_threads
 from inference.kvcache.fingerprint import Fingerprint, FingerprintFields, fingerprint
 from inference.kvcache.model_digest import ModelDigests
 from inference.kvcache.reuse import ReuseRule
 from inference.llama.context import Context, ContextParams
+from inference.llama.devices import list_devices
+from inference.llama.gguf_header import kv_bytes_per_token
 from inference.llama.model import Model, load_model
 from inference.llama.native_library import library_build
-from inference.model_config import ModelConfig, ModelInfo
+from inference.model_config import MAX_THREADS, ModelConfig, ModelInfo
 from inference.prompt import PromptBuilder
 from inference.request import EngineError, ErrorCode
 
@@ -89,12 +94,28 @@ class LoadedModel:
 
 def _context_params(model: Model, config: ModelConfig) -> ContextParams:
     n_ctx = min(model.n_ctx_train, DEFAULT_MAX_CONTEXT) if config.n_ctx is None else config.n_ctx
-    if n_ctx < 1:
-        raise EngineError(
-            ErrorCode.MODEL_LOAD_FAILED, f"a context of {n_ctx} tokens holds nothing: choose 1 or more"
-        )
-    n_threads = default_threads() if config.n_threads is None else config.n_threads
+    _check_size(model, n_ctx)
+    n_threads = default_threads() if config.n_threads is None else min(config.n_threads, MAX_THREADS)
     return ContextParams(n_ctx=n_ctx, n_threads=n_threads)
+
+
+def _check_size(model: Model, n_ctx: int) -> None:
+    """Refuse what the library would try for a minute, or count with fewer bits. Raises EngineError."""
+    if not 1 <= n_ctx < 2**31:
+        raise EngineError(
+            ErrorCode.MODEL_LOAD_FAILED, f"a context of {n_ctx:,} tokens cannot be: choose another"
+        )
+    kv_type = GGMLQuantizationType(ContextParams(n_ctx).type_k)
+    needed = n_ctx * kv_bytes_per_token(model.header, kv_type, kv_type)
+    memory = psutil.virtual_memory().total + sum(
+        device.total_bytes for device in list_devices() if device.is_gpu
+    )
+    if needed > memory:
+        raise EngineError(
+            ErrorCode.MODEL_LOAD_FAILED,
+            f"a context of {n_ctx:,} tokens needs up to {needed / 1e9:,.0f} GB of memory, and there are "
+            f"{memory / 1e9:,.0f} GB: choose a smaller one",
+        )
 
 
 def _start_fingerprint(

@@ -20,3 +20,15 @@ class Message:
     role: Role
     content: str
     token_ids: tuple[TokenId, ...] | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "content", well_formed(self.content))
+
+
+def well_formed(text: str) -> str:
+    """The text with "?" for lone surrogates (from a broken paste), which no encoding can carry."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "replace").decode()
+    return text

@@ -9,6 +9,10 @@ from typing import Literal
 ReuseKind = Literal["any prefix", "message ends only"]
 
 
+# GGML_MAX_N_THREADS: with more, the library ends the process.
+MAX_THREADS = 512
+
+
 @dataclass(frozen=True, slots=True)
 class ModelConfig:
     """What to load. Two equal configs never load twice.

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import NewType
 from uuid import uuid4
 
-from inference.messages import Message
+from inference.messages import Message, well_formed
 from inference.model_config import ModelConfig
 from inference.sampling_params import SamplingParams
 
@@ -68,3 +68,5 @@ class GenerationRequest:
     def __post_init__(self) -> None:
         if (self.messages is None) == (self.prompt is None):
             raise ValueError("give either messages or a prompt")
+        if self.prompt is not None:
+            object.__setattr__(self, "prompt", well_formed(self.prompt))

@@ -10,9 +10,11 @@ from collections.abc import Callable
 from inference.events import (
     EngineEvent,
     EngineStats,
+    ModelLoaded,
     PrefillProgress,
     RequestFailed,
     RequestFinished,
+    StoreNotice,
     TokenDelta,
 )
 from inference.generate_report import DeviceReport, GenerateReport, KVReport
@@ -31,8 +33,11 @@ _NOTHING = KVUsage(0, 0, 0, 0, 0, 0)
 class SingleGeneration:
     """Collects the events of one request; `failure` is set when it did not end by itself."""
 
-    def __init__(self, show_text: Callable[[str], None]) -> None:
+    def __init__(self, show_text: Callable[[str], None], warn: Callable[[str], None]) -> None:
         self._show_text = show_text
+        self._warn = warn
+        self._info: ModelInfo | None = None
+        self._is_interrupted = False
         self._text = ""
         self._token_ids: list[TokenId] = []
         self._counts = PromptCounts(0, 0, 0, 0)
@@ -43,22 +48,33 @@ class SingleGeneration:
     async def run(self, config: WorkerConfig, request: GenerationRequest) -> GenerateReport:
         """Raises EngineError if the request was refused before anything was read."""
         client = EngineClient(config, self._on_engine_event)
+        with contextlib.suppress(NotImplementedError, ValueError):  # Windows; not the main thread
+            for number in (signal.SIGINT, signal.SIGTERM):
+                asyncio.get_running_loop().add_signal_handler(number, self._interrupt, client, request)
         try:
-            info = await client.load_model(request.model)
-            with contextlib.suppress(NotImplementedError, ValueError):  # Windows; not the main thread
-                for number in (signal.SIGINT, signal.SIGTERM):
-                    asyncio.get_running_loop().add_signal_handler(number, client.abort, request.request_id)
             async for event in client.generate(request):
                 self._on_event(event)
         finally:
             await client.close(_STORE_TIMEOUT_S)
         if self.failure is not None and not self._counts.num_prompt_tokens:
             raise self.failure
-        return self._report(info)
+        return self._report()
+
+    def _interrupt(self, client: EngineClient, request: GenerationRequest) -> None:
+        if self._info is None:
+            # A load cannot be told to stop early, and there is nothing to store yet.
+            self._is_interrupted = True
+            self._closing = asyncio.ensure_future(client.close(0.0))
+        else:
+            client.abort(request.request_id)
 
     def _on_engine_event(self, event: EngineEvent) -> None:
         if isinstance(event, EngineStats):
             self._kv = event.kv
+        elif isinstance(event, ModelLoaded):
+            self._info = event.info
+        elif isinstance(event, StoreNotice):
+            self._warn(event.message)
 
     def _on_event(self, event: object) -> None:
         if isinstance(event, TokenDelta):
@@ -69,11 +85,11 @@ class SingleGeneration:
             self._counts = event.counts
         elif isinstance(event, RequestFinished):
             self._finished, self._counts = event, event.counts
-        elif isinstance(event, RequestFailed):
+        elif isinstance(event, RequestFailed) and not self._is_interrupted:
             self.failure = EngineError(event.code, event.message)
 
-    def _report(self, info: ModelInfo) -> GenerateReport:
-        finished = self._finished
+    def _report(self) -> GenerateReport:
+        finished, info = self._finished, self._info
         timings = finished.timings if finished is not None else None
         return GenerateReport(
             text=self._text,
@@ -83,11 +99,11 @@ class SingleGeneration:
             restored_tokens=self._counts.restored_tokens,
             prefilled_tokens=self._counts.prefilled_tokens,
             ttft_ms=None if timings is None else _milliseconds(timings.ttft_s),
-            load_ms=info.load_s * 1e3,
+            load_ms=None if info is None else info.load_s * 1e3,
             restore_ms=None if timings is None else _milliseconds(timings.restore_s),
             prefill_ms=None if timings is None else _milliseconds(timings.prefill_s),
             decode_tokens_per_second=None if finished is None else finished.decode_tokens_per_second,
-            finish_reason=FinishReason.ERROR if finished is None else finished.finish_reason,
+            finish_reason=self._finish_reason(),
             kv=KVReport(
                 used_bytes=self._kv.used_bytes,
                 allocated_bytes=self._kv.allocated_bytes,
@@ -95,9 +111,16 @@ class SingleGeneration:
                 bytes_read=self._kv.bytes_read,
                 bytes_written=self._kv.bytes_written,
             ),
-            device=DeviceReport(info.device_name, info.backend, info.layers_offloaded, info.n_layers),
+            device=None
+            if info is None
+            else DeviceReport(info.device_name, info.backend, info.layers_offloaded, info.n_layers),
             seed=None if finished is None else finished.seed,
         )
+
+    def _finish_reason(self) -> FinishReason:
+        if self._finished is not None:
+            return self._finished.finish_reason
+        return FinishReason.CANCELLED if self._is_interrupted else FinishReason.ERROR
 
 
 def _milliseconds(seconds: float | None) -> float | None:

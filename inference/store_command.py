@@ -13,7 +13,7 @@ import click
 import msgspec
 
 from inference.chat_file import read_chat_file
-from inference.command_errors import exit_with, log_file
+from inference.command_errors import GivenPath, exit_with, log_file, show
 from inference.events import PrefixExplained
 from inference.kvcache.block_store import BlockStore
 from inference.kvcache.default_budget import default_budget_bytes
@@ -44,7 +44,7 @@ class StoreReport:
 
 
 @click.group()
-@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.argument("folder", metavar="DIR", type=GivenPath())
 @click.pass_context
 def store(context: click.Context, folder: Path) -> None:
     """Look at the prefix store in DIR, check it, or make it smaller."""
@@ -87,12 +87,10 @@ def _report(opened: BlockStore) -> StoreReport:
 
 def _show(values: dict[str, object], as_json: bool) -> None:
     if as_json:
-        click.echo(msgspec.json.encode(values).decode())
+        show(msgspec.json.encode(values).decode())
         return
     for name, value in values.items():
-        click.echo(
-            f"{name.replace('_', ' '):20} {value:,}" if isinstance(value, int) else f"{name:20} {value}"
-        )
+        show(f"{name.replace('_', ' '):20} {value:,}" if isinstance(value, int) else f"{name:20} {value}")
 
 
 @store.command()
@@ -138,11 +136,9 @@ def wipe(folder: Path, as_json: bool) -> None:
 
 
 @store.command()
-@click.argument("model", type=click.Path(path_type=Path))
+@click.argument("model", type=GivenPath())
 @click.option("--prompt", help="Raw text; no chat template.")
-@click.option(
-    "--chat", type=click.Path(path_type=Path), metavar="FILE.json", help='A list of {"role", "content"}.'
-)
+@click.option("--chat", type=GivenPath(), metavar="FILE.json", help='A list of {"role", "content"}.')
 @click.option("--context", type=click.IntRange(min=1), metavar="N", help="As for generate.")
 @AS_JSON
 @click.pass_obj

@@ -91,13 +91,14 @@ class StoredSequence:
     def num_in_memory(self, prompt: Prompt) -> int:
         """Leading tokens of the prompt that memory alone can serve."""
         held = token_array(self._context.token_ids)
-        return self._rule.usable_tokens(
+        usable = self._rule.usable_tokens(
             num_common=common_prefix_length(held, token_array(prompt.token_ids)),
             num_held=int(held.size),
             pos_min=self._context.pos_min() or 0,
             # The last token is always decoded: its logits are stored nowhere.
             max_hit_length=len(prompt.token_ids) - 1,
         )
+        return usable if self._context.keeps_cells(usable) else 0
 
     def look_up(self, prompt: Prompt) -> StoredPrefix:
         """What bring() would find in the store with nothing in memory; reads and changes nothing."""

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import platformdirs
@@ -81,13 +81,13 @@ def build_native_library(recipe: NativeRecipe, compiler: str, folder: Path, log:
         stage = work / "stage"
         stage.mkdir()
         print(f"Downloading the source of {recipe.package.name} {recipe.package.version} …", flush=True)
-        sdist = _download_sdist(recipe, work, log)
+        sdist = download_sdist(recipe, work, log)
         _build_bindings(sdist, stage, log)
         print(
             f"Building the native library, once for this user (about 5 minutes on 2 cores) …\n  log: {log}",
             flush=True,
         )
-        _compile(recipe, _unpack(sdist, work / "source"), work / "build", log)
+        compile_targets(recipe, unpack_source(sdist, work / "source"), work / "build", log, ["llama"])
         _collect_libraries(work / "build", stage)
         _check_that_it_loads(stage, log)
         write_manifest(stage, recipe, compiler)
@@ -103,7 +103,7 @@ def _remove_abandoned_builds(parent: Path) -> None:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def _download_sdist(recipe: NativeRecipe, work: Path, log: Path) -> Path:
+def download_sdist(recipe: NativeRecipe, work: Path, log: Path) -> Path:
     options = ["--no-binary", recipe.package.name, "--dest", str(work)]
     run_pip("download", recipe.package, options, log, doing=f"Downloading {recipe.package.name}")
     [sdist] = work.glob("*.tar.gz")
@@ -136,13 +136,15 @@ def _build_bindings(sdist: Path, stage: Path, log: Path) -> None:
         )
 
 
-def _unpack(sdist: Path, destination: Path) -> Path:
+def unpack_source(sdist: Path, destination: Path) -> Path:
     shutil.unpack_archive(sdist, destination)
     [source] = destination.glob("*/vendor/llama.cpp")
     return source
 
 
-def _compile(recipe: NativeRecipe, source: Path, build: Path, log: Path) -> None:
+def compile_targets(
+    recipe: NativeRecipe, source: Path, build: Path, log: Path, targets: Sequence[str]
+) -> None:
     origin = "@loader_path" if sys.platform == "darwin" else "$ORIGIN"
     flags = {**recipe.flags, "CMAKE_INSTALL_RPATH": origin, "CMAKE_BUILD_WITH_INSTALL_RPATH": "ON"}
     generator = ["-G", "Ninja"] if shutil.which("ninja") and sys.platform != "win32" else []
@@ -171,7 +173,7 @@ def _compile(recipe: NativeRecipe, source: Path, build: Path, log: Path) -> None
             "--config",
             "Release",
             "--target",
-            "llama",
+            *targets,
             "--parallel",
             str(_build_jobs()),
         ],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from inference.kvcache.block import Block, Checkpoint, CheckpointKind, StoredEntry, WholeSequence
@@ -203,10 +204,11 @@ class BlockStore:
         """Remove the owner's references at once, and then, on the writer's thread, every entry that nobody else's
         reference or pin needs. What a crash leaves of it is done when the store is opened next."""
         try:
-            self._owners.forget(owner)
+            branches = self._owners.forget(owner)
         except OSError as error:
             self._writer.notify(_NOT_FORGOTTEN.format(error.strerror or error))
-        self._writer.submit(self._remove_forgotten)
+        else:
+            self._writer.submit(partial(self._remove_forgotten, branches))
 
     def pin(self, fingerprint: Fingerprint, token_ids: TokenArray) -> None:
         """Never evict what is stored of this prefix, nor what will be. Raises OSError."""
@@ -255,8 +257,8 @@ class BlockStore:
         self._owners.wipe()
         self._index.wipe()
 
-    def _remove_forgotten(self) -> bool:
-        self._budget.remove_forgotten()
+    def _remove_forgotten(self, branches: Sequence[Branch] = ()) -> bool:
+        self._budget.remove_forgotten(branches)
         return False
 
     def _evict_to_budget(self) -> bool:

@@ -61,6 +61,7 @@ class EntryIntake:
             folder_name(fingerprint), name, file_bytes(end - start, payload.size), 0, is_stored=False
         )
         block.token_ids = ids[start:]
+        self._remove_if_unreachable(name, fingerprint, ids)
         write = partial(self._write_block, block, fingerprint, ids, payload, cut_rows)
         return self._hand_over(block, fingerprint, payload, write)
 
@@ -104,6 +105,18 @@ class EntryIntake:
         whole.token_ids = ids
         write = partial(self._write_whole, whole, fingerprint, payload, rule)
         return self._hand_over(whole, fingerprint, payload, write)
+
+    def _remove_if_unreachable(self, name: str, fingerprint: Fingerprint, token_ids: TokenArray) -> None:
+        """A stored block that nothing leads to is written anew, after what has to be split for it."""
+        with self._index.lock:
+            tree = self._index.tree(fingerprint)
+            known = tree.entries.get(name)
+            if known is None or not known.is_stored:
+                return
+            walk = tree.walk(fingerprint, token_ids, self._index.token_ids, with_waiting=True)
+            if known in walk.reached:
+                return
+        self._index.remove(known)
 
     def _hand_over(
         self, entry: StoredEntry, fingerprint: Fingerprint, payload: StateBytes, write: Callable[[], bool]

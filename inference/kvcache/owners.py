@@ -70,7 +70,7 @@ class Owners:
     def num_references(self) -> int:
         return sum(1 for _ in self._paths(_REFERENCE_SUFFIX))
 
-    def forget(self, owner: str) -> None:
+    def forget(self, owner: str) -> list[Branch]:
         """Take the owner's references away; they stay listed as forgotten until what they alone needed is removed.
 
         In two steps so that a crash between them loses neither. Raises OSError.
@@ -81,6 +81,7 @@ class Owners:
             forgotten = path.with_suffix(_FORGOTTEN_SUFFIX)
             _write(forgotten, [*self._read(forgotten), *branches])
         path.unlink(missing_ok=True)
+        return branches
 
     def forgotten(self) -> list[tuple[Path, list[Branch]]]:
         return [(path, self._read(path)) for path in self._paths(_FORGOTTEN_SUFFIX)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 from inference.kvcache.block import MAX_BLOCK_TOKENS, WholeSequence, block_name, prefix_hashes
 from inference.kvcache.fingerprint import Fingerprint
@@ -92,13 +93,18 @@ def missing_ranges(
         walk = tree.walk(fingerprint, token_ids, index.token_ids, with_waiting=True)
         edges = list(_edges(walk.num_tokens, token_ids.size, cuts))
         hashes = list(prefix_hashes(fingerprint, token_ids, edges))
+        names = [
+            block_name(start, end, int(token_ids[start]), hash_at_start, hash_at_end)
+            for (start, end), (hash_at_start, hash_at_end) in zip(
+                pairwise(edges), pairwise(hashes), strict=True
+            )
+        ]
         return [
             BlockRange(start, end)
-            for start, end, hash_at_start, hash_at_end in zip(
-                edges, edges[1:], hashes, hashes[1:], strict=False
-            )
-            # Stored all the same where only a block before it is gone.
-            if block_name(start, end, int(token_ids[start]), hash_at_start, hash_at_end) not in tree.entries
+            for number, (start, end) in enumerate(pairwise(edges))
+            # It is stored all the same where only a block before it is gone; but where a block is to be split
+            # before it, that is done when it is stored.
+            if names[number] not in tree.entries or (number == 0 and walk.partial)
         ]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 from inference.kvcache.block import Block, Checkpoint, StoredEntry, WholeSequence, prefix_hashes
 from inference.kvcache.block_file import unlink
@@ -53,37 +53,44 @@ class StoreBudget:
                     _logger.info("%s is evicted", victim)
                     self._index.remove(victim, evicted=True)
 
-    def remove_forgotten(self) -> None:
-        """Remove every entry that forgotten owners' branches lead to and that no reference or pin needs."""
-        forgotten = self._owners.forgotten()
-        if not forgotten:
+    def remove_forgotten(self, just_forgotten: Sequence[Branch] = ()) -> None:
+        """Remove every entry that forgotten owners' branches lead to and that no reference or pin needs.
+
+        just_forgotten: by this process. Another may have taken them off the list before the last of their entries,
+        which waited here, was written.
+        """
+        listed = self._owners.forgotten()
+        if not listed and not just_forgotten:
             return
         self._index.refresh()
-        still_needed = [*self._owners.references(), *self._owners.pins()]
-        for path, branches in forgotten:
-            with self._index.lock:
-                # A block that they need the beginning of holds tokens that only the forgotten owner had: it goes.
-                needed = {
-                    e
-                    for branch in still_needed
-                    for e in self._entries_of([branch])
-                    if e.end <= branch.token_ids.size
-                }
-                unneeded = self._with_dependants(self._entries_of(branches) - needed) - needed
-                removed = {entry for entry in unneeded if entry.is_stored}
-                in_use = {entry for entry in removed if entry.ref_count}
-            for entry in sorted(removed - in_use, key=lambda entry: -entry.end):
-                self._index.remove(entry)
-            if not in_use:
+        needed = [*self._owners.references(), *self._owners.pins()]
+        self._remove_entries_of(just_forgotten, needed)
+        for path, branches in listed:
+            if self._remove_entries_of(branches, needed):
                 unlink(path)
 
-    def _entries_of(self, branches: Iterable[Branch]) -> set[StoredEntry]:
-        """Everything stored that holds state of these branches' tokens."""
+    def _remove_entries_of(self, branches: Iterable[Branch], needed: Iterable[Branch]) -> bool:
+        """False: some are in use and stay for now."""
+        with self._index.lock:
+            # A block that others need only the beginning of holds tokens that they do not have: it goes too.
+            kept = self._entries_of(needed, with_last_in_part=False)
+            removed = self._with_dependants(self._entries_of(branches) - kept) - kept
+            in_use = {entry for entry in removed if entry.ref_count}
+        for entry in sorted(removed - in_use, key=lambda entry: -entry.end):
+            if entry.is_stored:
+                self._index.remove(entry)
+        return not in_use
+
+    def _entries_of(self, branches: Iterable[Branch], *, with_last_in_part: bool = True) -> set[StoredEntry]:
+        """Everything stored that holds state of these branches' tokens; with_last_in_part: also a block that holds
+        more than that."""
         entries: set[StoredEntry] = set()
         for branch in branches:
             fingerprint, ids = branch.fingerprint, branch.token_ids
             tree = self._index.tree(fingerprint)
-            entries.update(tree.walk(fingerprint, ids, self._index.token_ids).reached)
+            walk = tree.walk(fingerprint, ids, self._index.token_ids)
+            in_part = {walk.partial.block} if walk.partial and not with_last_in_part else set()
+            entries.update(set(walk.reached) - in_part)
             entries.update(tree.checkpoints_of(fingerprint, ids, ids.size))
             wholes: dict[int, list[WholeSequence]] = {}
             for whole in tree.wholes():

@@ -138,7 +138,7 @@ class Context:
         if result == 0:
             self.token_ids.extend(token_ids)
             return
-        self._take_back(start)
+        self._take_back(start, count)
         if result == _DECODE_ABORTED:
             raise DecodeAborted
         if result == _NO_FREE_CELLS:
@@ -150,16 +150,31 @@ class Context:
             f"the model could not compute this step (code {result}; the log has more): send the message again",
         )
 
-    def _take_back(self, num_tokens: int) -> None:
-        """After a failed decode: read from the library what the sequence holds, and go back to num_tokens."""
+    def _take_back(self, num_tokens: int, num_decoded: int) -> None:
+        """After num_decoded tokens failed: read from the library what the sequence holds, and go back to num_tokens."""
         held = self._end()
-        recurrent = self.model.is_recurrent
-        if recurrent or held < num_tokens or (held > num_tokens and not self._remove_from(num_tokens)):
+        if (
             # A recurrent state that took in part of a batch cannot be told from one that did not.
+            self.model.is_recurrent
+            or not self._in_one_round(num_tokens, num_tokens + num_decoded)
+            or held < num_tokens
+            or (held > num_tokens and not self._remove_from(num_tokens))
+        ):
             self.clear()
 
     def _remove_from(self, num_tokens: int) -> bool:
         return bool(self._llama.llama_memory_seq_rm(self._memory, _SEQUENCE, num_tokens, -1))
+
+    def keeps_cells(self, num_tokens: int) -> bool:
+        """Whether, after truncate(num_tokens), windowed layers' rows come to lie in the cells that they would have had
+        without it (see window_cells for why that matters). The library goes on at the first cell that is free, which
+        is another one once the ring has begun its next round."""
+        return num_tokens >= self.num_tokens or self._in_one_round(num_tokens, self.num_tokens)
+
+    def _in_one_round(self, start: int, end: int) -> bool:
+        """Whether the positions [start, end) lie within one round of the windowed layers' ring of cells."""
+        cells = self.num_window_cells
+        return not cells or start // cells == (end - 1) // cells
 
     def truncate(self, num_tokens: int) -> bool:
         """Keep the first num_tokens. False: this model's state cannot be cut there, and nothing was changed."""

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -35,8 +36,8 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
 def run(tmp_path: Path) -> Run:
     environment = {**os.environ, "EVERWARM_DATA_DIR": str(tmp_path / "data")}
 
-    def run(*arguments: str | Path) -> "subprocess.CompletedProcess[str]":
-        command = [sys.executable, "-m", "inference", "generate", *map(str, arguments)]
+    def run(*arguments: str | bytes | Path) -> "subprocess.CompletedProcess[str]":
+        command: list[str | bytes | Path] = [sys.executable, "-m", "inference", "generate", *arguments]
         return subprocess.run(command, capture_output=True, text=True, env=environment)
 
     return run
@@ -126,6 +127,8 @@ def test_a_prompt_as_long_as_the_context_ends_with_context(run: Run, starter_pat
         (["--chat", "object.json"], "a list of"),
         (["--chat", "role.json"], "'robot'"),
         (["--chat", "empty.json"], "no messages"),
+        (["--chat", "deep.json"], "not JSON"),
+        (["--prompt", "x", "--context", "999999999"], "GB of memory"),
     ],
 )
 def test_refused_input_is_one_line_and_exit_code_1(
@@ -139,6 +142,7 @@ def test_refused_input_is_one_line_and_exit_code_1(
     (tmp_path / "text.json").write_text("hello")
     (tmp_path / "object.json").write_text("{}")
     (tmp_path / "empty.json").write_text("[]")
+    (tmp_path / "deep.json").write_text("[" * 100_000)
     (tmp_path / "role.json").write_text('[{"role": "robot", "content": "x"}]')
     arguments = [str(tmp_path / part) if part.endswith(".json") else part for part in arguments]
     result = run(starter_path, *arguments, "--json")
@@ -168,11 +172,22 @@ def test_a_file_that_is_no_model_is_exit_code_1(run: Run, tmp_path: Path, conten
         ["--prompt", "x", "--max-tokens", "0"],
         ["--prompt", "x", "--kv-store", "d", "--no-kv-store"],
         ["--prompt", "x", "--unknown"],
+        ["--prompt", "x", "--temperature", "nan"],
+        ["--prompt", "x", "--max-tokens", "99999999999999999999"],
+        ["--prompt", "x", "--context", "4294967296"],
+        ["--prompt", "x", "--threads", "100000"],
+        ["--prompt", "x", "--kv-store", ""],
+        ["--prompt", "x", "--kv-store", b"/tmp/\xff"],
     ],
+    ids=str,
 )
-def test_wrong_usage_is_exit_code_2(run: Run, starter_path: Path, arguments: list[str]) -> None:
+def test_wrong_usage_is_one_line_and_exit_code_2(
+    run: Run, starter_path: Path, arguments: list[str | bytes]
+) -> None:
     result = run(starter_path, *arguments)
     assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize("as_json", [True, False])
@@ -210,3 +225,60 @@ def test_a_dead_engine_is_exit_code_3_and_what_was_written_is_still_printed(
         assert report["text"]
     else:
         assert stdout.strip()
+
+
+def test_text_that_is_no_unicode_is_read_with_question_marks(run: Run, starter_path: Path) -> None:
+    options = ["--max-tokens", "3", "--json", "--context", "256"]
+    broken = report_of(run(starter_path, "--prompt", b"abc\xff", *options))
+    assert broken["token_ids"] == report_of(run(starter_path, "--prompt", "abc?", *options))["token_ids"]
+
+
+def test_a_store_that_cannot_be_used_is_a_warning_and_the_reply_comes_all_the_same(
+    run: Run, starter_path: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("no folder")
+    result = run(
+        starter_path, "--prompt", "x", "--kv-store", tmp_path / "file", "--max-tokens", "2", "--json"
+    )
+    report_of(result)
+    assert result.stderr.startswith("warning: The KV store")
+    assert result.stderr.count("\n") == 1
+
+
+def test_output_that_cannot_be_written_is_one_line_and_exit_code_1(starter_path: Path) -> None:
+    command = [sys.executable, "-m", "inference", "generate", str(starter_path), "--prompt", "x"]
+    with open("/dev/full", "w") as full:
+        result = subprocess.run(
+            [*command, "--max-tokens", "2"], stdout=full, stderr=subprocess.PIPE, text=True
+        )
+    assert result.returncode == 1
+    assert "cannot be written" in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+INTERRUPTS = pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+
+
+@INTERRUPTS
+def test_an_interrupted_reply_ends_there_and_is_no_error(starter_path: Path, number: signal.Signals) -> None:
+    command = [sys.executable, "-m", "inference", "generate", str(starter_path), "--prompt", "x"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0)
+    assert process.stdout is not None
+    assert process.stdout.read(1)
+    process.send_signal(number)
+    _, stderr = process.communicate(timeout=60)
+    assert (process.returncode, stderr) == (0, b"")
+
+
+@INTERRUPTS
+def test_a_command_interrupted_while_the_model_loads_prints_its_object(
+    starter_path: Path, number: signal.Signals
+) -> None:
+    command = [sys.executable, "-m", "inference", "generate", str(starter_path), "--prompt", "x", "--json"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    while not psutil.Process(process.pid).children() and process.poll() is None:
+        time.sleep(0.01)
+    process.send_signal(number)
+    stdout, stderr = process.communicate(timeout=60)
+    assert (process.returncode, stderr) == (0, "")
+    assert json.loads(stdout)["finish_reason"] == "cancelled"
