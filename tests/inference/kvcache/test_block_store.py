@@ -152,6 +152,20 @@ def test_a_hole_is_filled_and_what_follows_it_used_again(store: BlockStore) -> N
     assert hit(store, ids) == 768
 
 
+def test_a_block_that_nothing_leads_to_is_stored_anew_where_another_has_to_be_split_for_it(
+    store: BlockStore,
+) -> None:
+    first, second = [1, 2, 3], [1, 2, 9, 9]
+    store_tokens(store, first, cuts=[2])
+    (beginning,) = store.folder.glob("*/b-0000000-*.kv")
+    beginning.unlink()
+    store = reopened(store)
+    store_tokens(store, second)
+    assert store_tokens(store, first) == [(2, 3)]
+    assert stored_spans(store) == [(0, 2), (2, 3), (2, 4)]
+    assert (hit(store, first), hit(store, second)) == (3, 4)
+
+
 @pytest.mark.parametrize(("start", "end"), [(-1, 5), (5, 5), (0, 257), (0, 301)])
 def test_a_range_that_is_no_block_is_refused(store: BlockStore, start: int, end: int) -> None:
     with pytest.raises(ValueError, match="no block"):

@@ -1,5 +1,6 @@
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -208,3 +209,30 @@ def test_a_block_that_another_chat_needs_the_beginning_of_goes_with_the_tokens_t
     store.set_reference("open", FINGERPRINT, token_array(secret[:280]))
     forget(store, "secret")
     assert hit(store, secret) == 256
+
+
+def test_a_block_of_which_another_chat_needs_but_the_beginning_goes_also_if_both_end_together(
+    store: BlockStore,
+) -> None:
+    chat(store, "secret", [3, 1])
+    store.pin(FINGERPRINT, token_array([3, 3]))
+    forget(store, "secret")
+    assert store.store_bytes == 0
+
+
+def test_what_waits_to_be_written_of_a_chat_that_is_deleted_goes_too_whoever_removes_the_rest(
+    store: BlockStore,
+) -> None:
+    release = threading.Event()
+    store._writer.submit(lambda: release.wait(5))
+    ids = list(range(300))
+    store.set_reference("chat", FINGERPRINT, token_array(ids))
+    store_tokens(store, ids, flush=False)
+    store.forget("chat")
+    # Another process that opens the store finds the deletion unfinished, and finishes what it can see of it.
+    other = BlockStore(store.folder, 10**9)
+    assert other.flush(5)
+    assert list((store.folder / "owners").iterdir()) == []
+    release.set()
+    assert store.flush(5)
+    assert (store.num_blocks, hit(store, ids)) == (0, 0)
