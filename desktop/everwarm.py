@@ -15,14 +15,16 @@ from desktop.bridge.background_tasks import BackgroundTasks
 from desktop.bridge.conversation_tasks import ConversationTasks
 from desktop.bridge.settings_writer import SettingsWriter
 from desktop.chat.chat_panel import ChatPanel
+from desktop.chat.chat_prefetch import ChatPrefetch
 from desktop.chat.open_chat import OpenChat
 from desktop.chat.turn_queue import TurnQueue
 from desktop.conversation_list.list_actions import ConversationListActions
 from desktop.conversation_list.list_model import ConversationListModel
 from desktop.conversation_list.list_panel import ConversationListPanel
 from desktop.conversation_list.list_view import ConversationListView
-from desktop.conversations import ConversationId, ConversationStore, NotSaved
+from desktop.conversations import LOCK_TIMEOUT_S, ConversationId, ConversationStore, NotSaved
 from desktop.error_report import ErrorReport
+from desktop.forgotten_owners import ForgottenOwners
 from desktop.gauges.gauge_strip import GaugeStrip
 from desktop.main_window import MainWindow
 from desktop.model_loading import ModelLoading
@@ -38,6 +40,12 @@ from inference import EngineClient, EngineEvent, PhaseChanged, RequestId, StoreN
 
 FIRST_PAINT_TIMEOUT_S = 2.0
 ENGINE_CLOSE_S = 0.3
+# Another process may hold the database; whoever quits does not wait for it as a message would.
+QUIT_LOCK_TIMEOUT_S = 0.05
+UNSAVED_TEXT = (
+    "The text in the box below could not be saved, so Everwarm stays open. Free some disk space and quit again; "
+    "quitting again without that discards the text."
+)
 
 CreateEngine = Callable[[Callable[[EngineEvent], None]], EngineClient]
 
@@ -56,7 +64,9 @@ class Everwarm(QObject):
         super().__init__()
         self.closed = asyncio.Event()
         self._app = app
+        self.paths = paths
         self._quitting = False
+        self._may_lose_text = False
         self._painted = asyncio.Event()
         self._started = asyncio.Event()
         loaded = load_settings(paths.settings)
@@ -74,6 +84,10 @@ class Everwarm(QObject):
         self.open_chat = OpenChat(
             self.panel, self.chats, self.turns, self.models, self.settings, self.background
         )
+        self.prefetch = ChatPrefetch(
+            self.open_chat, self.chats, self.engine, self.turns, self.models, self.background
+        )
+        self.forgotten = ForgottenOwners(self.chats, self.engine)
         self.list_model = ConversationListModel()
         self.list_view = ConversationListView(self.list_model)
         self.list_actions = ConversationListActions(
@@ -102,6 +116,7 @@ class Everwarm(QObject):
     async def _start(self) -> None:
         settings = self.settings.settings
         self._show_theme(settings.theme)
+        self.panel.transcript.set_font_scale(settings.text_scale)
         if settings.window_geometry is not None:
             self.window.restoreGeometry(QByteArray(settings.window_geometry))
         self.window.painted_first.connect(self._painted.set)
@@ -126,10 +141,16 @@ class Everwarm(QObject):
         if self._quitting:
             return
         self._quitting = True
+        if self.open_chat.ready.is_set() and not self._may_lose_text:
+            await self.chats.run(ConversationStore.set_lock_timeout, QUIT_LOCK_TIMEOUT_S)
+            if not await self.open_chat.save_draft():
+                self._keep_window()
+                return
         geometry = self.window.saveGeometry().data()
         self.window.hide()
         self._painted.set()
         await self._started.wait()
+        self.forgotten.close()
         # The engine is told first, so that it is idle while the rest is written.
         engine_closed = asyncio.ensure_future(self.engine.close(ENGINE_CLOSE_S))
         await self.turns.interrupt_all()
@@ -143,13 +164,24 @@ class Everwarm(QObject):
         # No timer may start anything once the loop is gone.
         self.list_actions.close()
         self.open_chat.close()
+        self.prefetch.close()
         await asyncio.gather(engine_closed, self.chats.close())
         self.closed.set()
+
+    def _keep_window(self) -> None:
+        """Text that was typed could not be saved: quitting would lose it."""
+        self._quitting = False
+        self._may_lose_text = True
+        self.background.start(self.chats.run(ConversationStore.set_lock_timeout, LOCK_TIMEOUT_S))
+        self.notices.show_notice("quit", UNSAVED_TEXT, kind="error")
 
     def _connect(self, list_panel: ConversationListPanel) -> None:
         window, open_chat = self.window, self.open_chat
         list_panel.new_chat_requested.connect(self.list_actions.new_chat)
         list_panel.new_chat_requested.connect(self.panel.composer.setFocus)
+        window.new_private_chat_requested.connect(self.list_actions.new_private_chat)
+        window.new_private_chat_requested.connect(self.panel.composer.setFocus)
+        self.list_actions.purged.connect(lambda: self.background.start(self.forgotten.tell()))
         self.list_view.chosen.connect(self.panel.composer.setFocus)
         window.quit_requested.connect(lambda: self.background.start(self.quit()))
         window.open_model_requested.connect(self._ask_for_model)
@@ -161,8 +193,10 @@ class Everwarm(QObject):
         self.list_actions.undo_available.connect(window.set_undo_available)
         self.picker.model_chosen.connect(self._choose_model)
         self.picker.open_requested.connect(self._ask_for_model)
+        self.panel.transcript.font_scale_changed.connect(self._keep_text_scale)
         self.models.failed.connect(self._show_model_trouble)
         open_chat.opened.connect(self._chat_opened)
+        open_chat.listing_changed.connect(self._remember_chat)
         open_chat.find_model_requested.connect(self._ask_for_model)
         open_chat.choose_model_requested.connect(self._offer_models)
         open_chat.told.connect(lambda text: self.notices.show_notice("told", text, kind="error"))
@@ -180,9 +214,12 @@ class Everwarm(QObject):
             self.notices.show_notice("store", as_sentence(event.message))
 
     async def _load_first_model(self) -> None:
+        told = await self.forgotten.tell()
         path = self.open_chat.model_path
-        if path is not None and path.is_file():
-            await self.models.load(path)
+        if self._quitting or path is None or not path.is_file():
+            return
+        if await self.models.load(path):
+            await self.forgotten.confirm(told)
 
     async def _load_chosen(self, path: Path) -> None:
         if await self.models.load(path):
@@ -213,6 +250,7 @@ class Everwarm(QObject):
             self._ask_for_model()
 
     def _chat_opened(self, _conversation_id: object) -> None:
+        self._remember_chat()
         self.gauges.forget_reply()
         for turn in self.turns.turns_of(self.open_chat.id):
             if turn.answering:
@@ -228,6 +266,12 @@ class Everwarm(QObject):
             return
         self.notices.show_notice("model", text, action=NoticeAction("Find it…", self._ask_for_model))
 
+    def _remember_chat(self) -> None:
+        # Now, not when one quits: a process that is killed reopens the same chat.
+        opened = self.open_chat.id
+        if opened is not None and opened != self.settings.settings.last_conversation_id:
+            self.settings.change(lambda settings: replace(settings, last_conversation_id=opened))
+
     def _show_model_trouble(self, text: str) -> None:
         self.notices.show_notice(
             "model", text, kind="error", action=NoticeAction("Open GGUF…", self._ask_for_model)
@@ -239,6 +283,9 @@ class Everwarm(QObject):
     def _choose_theme(self, choice: Theme) -> None:
         self._show_theme(choice)
         self.settings.change(lambda settings: replace(settings, theme=choice))
+
+    def _keep_text_scale(self, scale: float) -> None:
+        self.settings.change(lambda settings: replace(settings, text_scale=scale))
 
     def _show_theme(self, choice: Theme) -> None:
         apply_theme(self._app, choice)

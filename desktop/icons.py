@@ -20,7 +20,8 @@ _SIZES_PX = (16, 20, 24, 32, 40, 48, 64)
 def icon(name: str, colour: str, disabled_colour: str = "") -> QIcon:
     """resources/icons/`name`.svg with its lines in `colour` ("#rrggbb")."""
     result = QIcon()
-    modes = [(QIcon.Mode.Normal, colour)]
+    # Selected: Qt would tint it with the selection's own colour, on which it is then not seen.
+    modes = [(QIcon.Mode.Normal, colour), (QIcon.Mode.Selected, colour)]
     if disabled_colour:
         modes.append((QIcon.Mode.Disabled, disabled_colour))
     for mode, mode_colour in modes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from itertools import pairwise
 from typing import get_args
 
 from PySide6.QtCore import Qt, QTimer, Signal
@@ -26,6 +27,7 @@ class MainWindow(QMainWindow):
 
     quit_requested = Signal()
     painted_first = Signal()
+    new_private_chat_requested = Signal()
     open_model_requested = Signal()
     rename_requested = Signal()
     delete_requested = Signal()
@@ -61,7 +63,10 @@ class MainWindow(QMainWindow):
         self.statusBar().addPermanentWidget(gauges, 1)
         self._undo_delete = QAction("Undo Delete Chat", self)
         self._fill_menus()
-        self.setTabOrder(chat.picker, chat_list.view)
+        # Qt keeps an order only between widgets of one window, so it is set once all are in it.
+        stops = (chat.composer, chat.transcript, chat.picker, chat_list.new_chat_button, chat_list.view)
+        for stop, following in pairwise(stops):
+            self.setTabOrder(stop, following)
         self.resize(1100, 720)
 
     def set_undo_available(self, available: bool) -> None:
@@ -92,6 +97,12 @@ class MainWindow(QMainWindow):
         file_menu = self.menuBar().addMenu("&File")
         self._add(
             file_menu, "&New Chat", QKeySequence.StandardKey.New, self._chat_list.new_chat_requested.emit
+        )
+        self._add(
+            file_menu,
+            "New &Private Chat",
+            QKeySequence("Ctrl+Shift+N"),
+            self.new_private_chat_requested.emit,
         )
         self._add(file_menu, "&Open GGUF…", QKeySequence.StandardKey.Open, self.open_model_requested.emit)
         file_menu.addSeparator()

@@ -17,6 +17,7 @@ import tomli_w
 from inference import SamplingParams
 
 Theme = Literal["system", "light", "dark"]
+MIN_TEXT_SCALE, MAX_TEXT_SCALE = 0.6, 3.0
 _MAX_RECENT_MODELS = 10
 
 
@@ -29,7 +30,7 @@ class Settings:
     """n_gpu_layers, n_threads, n_ctx: None is "auto" in the file; see ModelConfig for what auto means.
 
     store_budget_bytes None: the engine's default. window_geometry: what QWidget.saveGeometry() gave.
-    recent_model_paths: newest first.
+    recent_model_paths: newest first. text_scale: of the transcript; 1.0 is 15 px text.
     """
 
     last_model_path: str | None = None
@@ -38,6 +39,7 @@ class Settings:
     n_threads: int | None = None
     n_ctx: int | None = None
     theme: Theme = "system"
+    text_scale: float = 1.0
     store_budget_bytes: int | None = None
     window_geometry: bytes | None = None
     last_conversation_id: int | None = None
@@ -115,6 +117,7 @@ def _merge(document: dict[str, Any], settings: Settings) -> None:
         "n_threads": "auto" if settings.n_threads is None else settings.n_threads,
         "n_ctx": "auto" if settings.n_ctx is None else settings.n_ctx,
         "theme": settings.theme,
+        "text_scale": settings.text_scale,
         "store_budget_bytes": settings.store_budget_bytes,
         "window_geometry": settings.window_geometry and base64.b64encode(settings.window_geometry).decode(),
         "last_conversation_id": settings.last_conversation_id,
@@ -186,6 +189,16 @@ def _auto_or_integer(minimum: int) -> Callable[[object], int | None]:
     return parse
 
 
+def _text_scale(value: object) -> float:
+    if (
+        not isinstance(value, int | float)
+        or isinstance(value, bool)
+        or not MIN_TEXT_SCALE <= value <= MAX_TEXT_SCALE
+    ):
+        raise ValueError(f"must be a number from {MIN_TEXT_SCALE} to {MAX_TEXT_SCALE}, not {value!r}")
+    return float(value)
+
+
 def _theme(value: object) -> Theme:
     for theme in get_args(Theme):
         if value == theme:
@@ -233,6 +246,7 @@ _PARSERS: dict[str, Callable[[object], object]] = {
     "n_threads": _auto_or_integer(1),
     "n_ctx": _auto_or_integer(1),
     "theme": _theme,
+    "text_scale": _text_scale,
     "store_budget_bytes": _integer(0),
     "window_geometry": _base64,
     "last_conversation_id": _integer(1),

@@ -6,12 +6,18 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QSizePolicy, QVBoxLayout, QWidget
 
 from desktop.chat.composer import Composer
+from desktop.chat.private_mark import PrivateMark
 from desktop.chat.transcript_view import TranscriptView
 from desktop.model_picker import ModelPicker
 from desktop.wording import plain_tool_tip
 
 COMPOSER_HINT = "Message (Enter sends, Shift+Enter starts a new line)"
 EMPTY_TITLE = "Ask something. It stays on this computer."
+PRIVATE_TITLE = "A private chat"
+PRIVATE_NOTE = (
+    "Nothing the model reads here is kept on disk, so it reads the chat again after a restart. "
+    "The messages are kept like those of any chat, until you delete it."
+)
 SUGGESTIONS = (
     "Explain how a rainbow forms, in three sentences",
     "Write a short, friendly reply that declines an invitation",
@@ -26,17 +32,19 @@ class ChatPanel(QWidget):
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self.picker = picker
         self.transcript = TranscriptView()
-        self.transcript.set_empty_hint(EMPTY_TITLE, SUGGESTIONS)
         self.composer = Composer()
         self.composer.set_hint(COMPOSER_HINT)
+        self.transcript.font_scale_changed.connect(self.composer.set_font_scale)
         self._title = QLabel()
         self._title.setObjectName("chat_title")
         self._title.setTextFormat(Qt.TextFormat.PlainText)
         # A long title is cut by the window's edge, never the reason for a wide window.
         self._title.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
+        self._private = PrivateMark()
         header = QHBoxLayout()
         header.setContentsMargins(16, 8, 12, 8)
         header.setSpacing(12)
+        header.addWidget(self._private)
         header.addWidget(self._title, 1)
         header.addWidget(picker)
         column = QVBoxLayout(self)
@@ -45,12 +53,22 @@ class ChatPanel(QWidget):
         column.addLayout(header)
         column.addWidget(self.transcript, 1)
         column.addWidget(self.composer)
-        self.setTabOrder(self.composer, self.transcript)
-        self.setTabOrder(self.transcript, picker)
+        self.show_private(False)
 
     @property
     def title(self) -> str:
         return self._title.text()
+
+    @property
+    def is_marked_private(self) -> bool:
+        return not self._private.isHidden()
+
+    def show_private(self, is_private: bool) -> None:
+        self._private.setVisible(is_private)
+        if is_private:
+            self.transcript.set_empty_hint(PRIVATE_TITLE, (), PRIVATE_NOTE)
+        else:
+            self.transcript.set_empty_hint(EMPTY_TITLE, SUGGESTIONS)
 
     def show_title(self, title: str) -> None:
         self._title.setText(title)

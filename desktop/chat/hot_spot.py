@@ -15,7 +15,7 @@ from desktop.icons import icon
 @dataclass(frozen=True, slots=True)
 class HotSpot:
     rect: QRectF
-    kind: Literal["copy", "action", "suggestion"]
+    kind: Literal["copy", "action", "suggestion", "details"]
     value: str
     label: str
 
@@ -25,6 +25,13 @@ def paint_hot_spot(
 ) -> None:
     """Paints the button; `copied` says that its code has just been copied."""
     theme, rect = style.theme, spot.rect
+    if spot.kind == "details":
+        # The caption itself is the message's; here it is only framed.
+        if hovered or focused:
+            painter.setPen(QColor(theme.accent if focused else theme.border))
+            painter.setBrush(Qt.BrushStyle.NoBrush)
+            painter.drawRoundedRect(rect.adjusted(0.5, 0.5, -0.5, -0.5), 6, 6)
+        return
     is_copy = spot.kind == "copy"
     radius = 10.0 if spot.kind == "suggestion" else 6.0
     if focused:

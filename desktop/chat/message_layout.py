@@ -1,27 +1,24 @@
-"""One message: its bubble or its plain text, and below it caption, error card and buttons."""
+"""One message: its bubble or its plain text, and the footer below it."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from math import ceil
 
 from PySide6.QtCore import QPointF, QRectF, Qt
-from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter
+from PySide6.QtGui import QColor, QFontMetricsF, QPainter
 
 from desktop.chat.block_layout import estimated_text_height
 from desktop.chat.hot_spot import HotSpot
-from desktop.chat.markdown_blocks import MarkdownBlock
 from desktop.chat.markdown_document import MarkdownDocument
+from desktop.chat.message_footer import STREAMING_STATES, MessageFooter
 from desktop.chat.message_rows import MessageRows, RowPosition
-from desktop.chat.text_layout import TextBlockLayout, Tone
+from desktop.chat.text_layout import Tone
 from desktop.chat.transcript_message import TranscriptMessage
 from desktop.chat.transcript_style import TranscriptStyle
 from desktop.chat.verbatim_blocks import verbatim_blocks
-from desktop.icons import icon
 
 _BUBBLE_SHARE = 0.86
 """A user's message leaves the left of the column free, so that one sees who speaks."""
-_STREAMING = ("queued", "reading", "writing")
 RowSpan = tuple[RowPosition, RowPosition]
 
 
@@ -33,8 +30,8 @@ class MessageLayout:
 
     __slots__ = (
         "_document",
-        "_error",
-        "_footer_height",
+        "_footer",
+        "_is_unfolded",
         "_pad_x",
         "_pad_y",
         "_rows",
@@ -47,8 +44,8 @@ class MessageLayout:
         self.message = message
         self._rows: MessageRows | None = None
         self._document: MarkdownDocument | None = None
-        self._error: TextBlockLayout | None = None
-        self._footer_height = 0.0
+        self._footer: MessageFooter | None = None
+        self._is_unfolded = False
         self.height = 0.0
         self.restyle(style)
 
@@ -56,6 +53,11 @@ class MessageLayout:
     def is_open(self) -> bool:
         """True once the text has been split into blocks; before that the height is a guess."""
         return self._rows is not None
+
+    @property
+    def is_unfolded(self) -> bool:
+        """Whether the message's details are shown."""
+        return self._is_unfolded
 
     @property
     def laid_out_blocks(self) -> int:
@@ -78,7 +80,7 @@ class MessageLayout:
             if self.message.role == "assistant":
                 self._document = MarkdownDocument(self.message.text)
             self._read_blocks()
-            self._measure_footer()
+            self._lay_out_footer()
             self._sum_heights()
         return self._rows
 
@@ -95,7 +97,7 @@ class MessageLayout:
         self._pad_x, self._pad_y = (style.px(16), style.px(11)) if is_user else (0.0, 0.0)
         if self._rows is not None:
             self._rows.restyle(style, self._rows_width())
-            self._measure_footer()
+            self._lay_out_footer()
         self._sum_heights()
 
     def set_message(self, message: TranscriptMessage) -> None:
@@ -109,13 +111,18 @@ class MessageLayout:
                 elif self._document is not None:
                     self._document = MarkdownDocument(message.text)
                 self._read_blocks()
-            if message.state not in _STREAMING:
+            if message.state not in STREAMING_STATES:
                 self._rows.finish()
-            self._measure_footer()
+            self._lay_out_footer()
         self._sum_heights()
 
     def append(self, text: str) -> None:
         self.set_message(replace(self.message, text=self.message.text + text))
+
+    def toggle_details(self) -> None:
+        self._is_unfolded = not self._is_unfolded
+        self._lay_out_footer()
+        self._sum_heights()
 
     def lay_out(self, top: float, bottom: float) -> bool:
         """Lays out what lies between; True if that changed a height."""
@@ -162,86 +169,33 @@ class MessageLayout:
             extra = bool(message.caption) + bool(message.error) + bool(message.actions)
             self.height = guess + 2 * self._pad_y + extra * style.px(28)
         else:
-            self.height = self._body_height() + self._footer_height
+            self.height = self._body_height() + (self._footer.height if self._footer is not None else 0.0)
 
     def _body_height(self) -> float:
         assert self._rows is not None
         return self._rows.height + 2 * self._pad_y if self._rows.rows else 0.0
 
-    # Below the text: error card, caption, buttons.
-
-    def _measure_footer(self) -> None:
-        style, message = self._style, self.message
-        self._error = None
-        self._footer_height = 0.0
-        if message.error:
-            block = MarkdownBlock("verbatim", message.error)
-            self._error = TextBlockLayout(block, style, style.column_width - style.px(56))
-            self._footer_height += self._error.height + style.px(24) + style.px(12)
-        if message.caption:
-            self._footer_height += self._caption_rect(0).height() + style.px(10)
-        if message.actions:
-            self._footer_height += style.px(28) + style.px(8)
-
-    def _caption_rect(self, top: float) -> QRectF:
-        style = self._style
-        room = QRectF(0, 0, style.column_width - self._dot_room(), 10_000)
-        flags = Qt.TextFlag.TextWordWrap.value
-        size = QFontMetricsF(style.small_font).boundingRect(room, flags, self.message.caption).size()
-        is_user = self.message.role == "user"
-        left = style.column_width - size.width() - 1 if is_user else self._dot_room()
-        return QRectF(left, top, size.width() + 1, ceil(size.height()))
-
-    def _dot_room(self) -> float:
-        return self._style.px(16) if self.message.state in _STREAMING else 0.0
+    def _lay_out_footer(self) -> None:
+        message = self.message
+        has_footer = message.error or message.caption or message.actions
+        self._footer = MessageFooter(message, self._style, self._is_unfolded) if has_footer else None
 
     def paint(self, painter: QPainter, clip: QRectF, span: RowSpan | None) -> None:
-        style, theme = self._style, self._style.theme
         rows, origin = self.rows, self.rows_origin
         if self.message.role == "user" and rows.rows:
             painter.setPen(Qt.PenStyle.NoPen)
-            painter.setBrush(QColor(theme.bubble))
+            painter.setBrush(QColor(self._style.theme.bubble))
             left = origin.x() - self._pad_x
             painter.drawRoundedRect(QRectF(left, 0, self._bubble_width(), self._body_height()), 14, 14)
         painter.save()
         painter.translate(origin)
         rows.paint(painter, clip.translated(-origin), span)
         painter.restore()
-        top = self._body_height()
-        if self._error is not None:
-            top += style.px(12)
-            card = QRectF(0.5, top + 0.5, style.column_width - 1, self._error.height + style.px(24) - 1)
-            painter.setPen(QColor(theme.error_border))
-            painter.setBrush(QColor(theme.error_card))
-            painter.drawRoundedRect(card, 8, 8)
-            size = int(style.px(18))
-            icon("warning", theme.error).paint(
-                painter, int(style.px(14)), int(top + style.px(13)), size, size
-            )
+        if self._footer is not None:
             painter.save()
-            painter.translate(style.px(42), top + style.px(12))
-            self._error.paint(painter, QRectF(), None)
+            painter.translate(0, self._body_height())
+            self._footer.paint(painter)
             painter.restore()
-            top += card.height() + 1
-        if self.message.caption:
-            self._paint_caption(painter, self._caption_rect(top + style.px(10)))
-
-    def _paint_caption(self, painter: QPainter, rect: QRectF) -> None:
-        theme = self._style.theme
-        painter.setFont(self._style.small_font)
-        painter.setPen(QColor(theme.muted))
-        painter.drawText(rect, Qt.TextFlag.TextWordWrap.value, self.message.caption)
-        if not self._dot_room():
-            return
-        # Reading is blue, writing glows, waiting is a ring.
-        state = self.message.state
-        colour = QColor({"reading": theme.prefilled, "writing": theme.accent}.get(state, theme.muted))
-        radius = self._style.px(4)
-        line = QFontMetricsF(self._style.small_font).lineSpacing()
-        centre = QPointF(rect.left() - self._dot_room() + radius + 1, rect.top() + line / 2)
-        painter.setPen(colour)
-        painter.setBrush(Qt.BrushStyle.NoBrush if state == "queued" else colour)
-        painter.drawEllipse(centre, radius, radius)
 
     def hot_spots(self, top: float, bottom: float) -> list[HotSpot]:
         """Buttons between two heights."""
@@ -251,18 +205,7 @@ class MessageLayout:
             if row.layout is not None and y + row.height >= top and y <= bottom:
                 corner = QPointF(origin.x() + rows.block_left(row), origin.y() + y)
                 spots += [replace(s, rect=s.rect.translated(corner)) for s in row.layout.hot_spots()]
-        return spots + self._action_spots()
-
-    def _action_spots(self) -> list[HotSpot]:
-        style = self._style
-        metrics = QFontMetricsF(QFont(style.small_font))
-        spots: list[HotSpot] = []
-        x, y = 0.0, self.height - style.px(28)
-        for action, label in self.message.actions:
-            width = float(int(metrics.horizontalAdvance(label) + style.px(24)))
-            spots.append(HotSpot(QRectF(x, y, width, style.px(28)), "action", action, label))
-            x += width + style.px(8)
-        if self.message.role == "user" and spots:
-            shift = style.column_width - spots[-1].rect.right()
-            spots = [replace(spot, rect=spot.rect.translated(shift, 0)) for spot in spots]
+        if self._footer is not None:
+            below = QPointF(0, self._body_height())
+            spots += [replace(s, rect=s.rect.translated(below)) for s in self._footer.hot_spots()]
         return spots

@@ -69,6 +69,7 @@ class OpenChat(QObject):
         self._settings = settings
         self._background = background
         self._model_path: Path | None = None
+        self._is_private = False
         self._saved_draft = ""
         # Opening, sending and saving a draft each take several steps on disk and must not interleave.
         self._changing = asyncio.Lock()
@@ -96,10 +97,19 @@ class OpenChat(QObject):
     def id(self) -> ConversationId | None:
         return None if self.conversation is None else self.conversation.id
 
-    async def open(self, conversation_id: ConversationId | None, *, keep_typed: bool = False) -> None:
-        """keep_typed: what is in the composer follows the draft (typed while the app was starting)."""
-        if not keep_typed:
-            await self.save_draft()
+    @property
+    def is_private(self) -> bool:
+        return self._is_private
+
+    async def open(
+        self, conversation_id: ConversationId | None, *, keep_typed: bool = False, is_private: bool = False
+    ) -> None:
+        """keep_typed: what is in the composer follows the draft (typed while the app was starting).
+        is_private: of a new chat; one that exists knows it itself."""
+        if not keep_typed and not await self.save_draft():
+            # The text is nowhere but in the composer: this chat stays, and the list shows it again.
+            self.opened.emit(self.id)
+            return
         async with self._changing:
             conversation: Conversation | None = None
             branch: list[StoredMessage] = []
@@ -112,6 +122,7 @@ class OpenChat(QObject):
                 except DatabaseUnusable as error:
                     self.told.emit(str(error))
                     return
+            self._is_private = is_private if conversation is None else conversation.is_private
             self._show(conversation, branch, keep_typed)
         self.ready.set()
         self.opened.emit(self.id)
@@ -171,25 +182,27 @@ class OpenChat(QObject):
         if CHOOSE_MODEL[0] in self.branch.offered_actions:
             await self.retry()
 
-    async def save_draft(self) -> None:
-        """A chat without a row gets one if there is something to keep."""
+    async def save_draft(self) -> bool:
+        """False: what is in the composer could not be saved. A chat without a row gets one if there is something
+        to keep."""
         self._draft_timer.stop()
         await self.ready.wait()
         async with self._changing:
             draft = self._composer.text()
             if draft == self._saved_draft:
-                return
+                return True
             is_new = self.conversation is None
             try:
                 conversation = await self._existing_conversation()
                 await self._chats.run(ConversationStore.set_draft, conversation.id, draft)
             except NotSaved as error:
                 self.not_saved.emit(str(error))
-                return
+                return False
             self._saved_draft = draft
             self.saved.emit()
         if is_new:
             self.opened.emit(self.id)
+        return True
 
     async def renamed(self, conversation_id: ConversationId) -> None:
         """A chat, perhaps this one, has a new title on disk."""
@@ -209,17 +222,20 @@ class OpenChat(QObject):
         self.conversation = conversation
         chosen = conversation.model_path if conversation is not None else None
         self._model_path = Path(chosen) if chosen else self._models.default_path
-        self.branch.show(self.id, branch)
+        self.branch.show(self.id, branch, is_private=self._is_private)
         typed = self._composer.text() if keep_typed else ""
         self._saved_draft = conversation.draft if conversation is not None else ""
         self._composer.set_text(self._saved_draft + typed)
+        self._panel.show_private(self._is_private)
         self._show_title()
         self._show_model()
 
     async def _existing_conversation(self) -> Conversation:
         if self.conversation is None:
             model = None if self._model_path is None else str(self._model_path)
-            self.conversation = await self._chats.run(ConversationStore.create_conversation, model_path=model)
+            self.conversation = await self._chats.run(
+                ConversationStore.create_conversation, model_path=model, is_private=self._is_private
+            )
             self.branch.follow(self.conversation.id)
             self.listing_changed.emit()
         return self.conversation

@@ -26,7 +26,7 @@ def reply_caption(
     if counts is not None:
         parts.append(f"reused {format_count(counts.reused_tokens)}")
         parts.append(f"restored {format_count(counts.restored_tokens)}")
-        parts.append(f"read {format_count(counts.prefilled_tokens)} (prefill)")
+        parts.append(f"read {format_count(counts.prefilled_tokens)}")
     if ttft_s is not None:
         parts.append(f"first token {format_seconds(ttft_s)}")
     if decode_tokens_per_second is not None:

@@ -27,6 +27,7 @@ class ShownBranch(QObject):
         self._transcript = transcript
         self._turns = turns
         self._conversation_id: ConversationId | None = None
+        self._is_private = False
         self._last_row: TranscriptMessage | None = None
         turns.begun.connect(self._turn_begun)
 
@@ -35,9 +36,12 @@ class ShownBranch(QObject):
         """Ids of the actions under the last message."""
         return set() if self._last_row is None else {action for action, _ in self._last_row.actions}
 
-    def show(self, conversation_id: ConversationId | None, branch: Sequence[StoredMessage]) -> None:
+    def show(
+        self, conversation_id: ConversationId | None, branch: Sequence[StoredMessage], *, is_private: bool
+    ) -> None:
         self._conversation_id = conversation_id
-        rows = stored_rows(branch, self._turns.turns_of(conversation_id))
+        self._is_private = is_private
+        rows = stored_rows(branch, self._turns.turns_of(conversation_id), is_private=is_private)
         self._last_row = rows[-1] if rows else None
         self._transcript.set_messages(rows)
 
@@ -76,12 +80,13 @@ class ShownBranch(QObject):
         turn.streamed.connect(lambda text: self._turn_streamed(turn, text))
         turn.reported.connect(lambda event: self._turn_reported(turn, event))
         if self.shows(turn):
-            self.append(turn_row(turn))
+            self.append(turn_row(turn, is_private=self._is_private))
 
     def _turn_changed(self, turn: Turn) -> None:
         # A question that was refused as too long is about to leave the transcript with its reply.
         if self.shows(turn) and not turn.refused_as_too_long:
-            self.update(turn_row(turn, is_last=self._is_last(turn.question.reply_id)))
+            is_last = self._is_last(turn.question.reply_id)
+            self.update(turn_row(turn, is_last=is_last, is_private=self._is_private))
             self.turn_changed.emit()
 
     def _turn_streamed(self, turn: Turn, text: str) -> None:

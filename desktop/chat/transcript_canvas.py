@@ -25,10 +25,11 @@ from desktop.chat.transcript_pointer import TranscriptPointer
 from desktop.chat.transcript_selection import TranscriptPosition, TranscriptSelection
 from desktop.chat.transcript_style import TranscriptStyle, transcript_style
 from desktop.icons import icon
+from desktop.settings import MAX_TEXT_SCALE, MIN_TEXT_SCALE
 from desktop.theme import theme_of
 
 _COPIED_MS = 1500
-_MIN_SCALE, _MAX_SCALE, _SCALE_STEP = 0.6, 3.0, 0.1
+_SCALE_STEP = 0.1
 _ZOOM_KEYS = {
     Qt.Key.Key_Plus: _SCALE_STEP,
     Qt.Key.Key_Equal: _SCALE_STEP,
@@ -84,7 +85,7 @@ class TranscriptCanvas(QAbstractScrollArea):
 
     def set_font_scale(self, scale: float) -> None:
         """1.0 is 15 px text."""
-        scale = round(min(max(_MIN_SCALE, scale), _MAX_SCALE), 2)
+        scale = round(min(max(MIN_TEXT_SCALE, scale), MAX_TEXT_SCALE), 2)
         if scale != self._scale:
             self._scale = scale
             self._restyle()

@@ -7,6 +7,16 @@ from typing import Literal
 
 MessageRole = Literal["user", "assistant", "notice"]
 MessageState = Literal["done", "queued", "reading", "writing", "cancelled", "interrupted", "failed"]
+TokenOrigin = Literal["reused", "restored", "prefilled"]
+
+
+@dataclass(frozen=True, slots=True)
+class Detail:
+    """A line of a message's details: a label, its value, and what is said of tokens marked as everywhere."""
+
+    label: str
+    value: str
+    origin: TokenOrigin | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +30,8 @@ class TranscriptMessage:
     state: MessageState = "done"
     caption: str = ""
     """A small line under the text: "reused 4,012 · read 31 · first token 0.03 s"."""
+    details: tuple[Detail, ...] = ()
+    """What a click on the caption unfolds."""
     error: str = ""
     """Shown as a card under the text: what happened, what was kept, what to do."""
     actions: tuple[tuple[str, str], ...] = ()

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from desktop.chat.reply_caption import reply_caption
+from desktop.chat.reply_receipt import reply_receipt
 from desktop.chat.transcript_message import MessageState, TranscriptMessage
 from desktop.chat.turn import Turn
 from desktop.conversations import MessageStatus, StoredMessage
@@ -26,14 +27,19 @@ _STATES: dict[MessageStatus, MessageState] = {
 }
 
 
-def stored_rows(branch: Sequence[StoredMessage], turns: Sequence[Turn]) -> list[TranscriptMessage]:
+def stored_rows(
+    branch: Sequence[StoredMessage], turns: Sequence[Turn], *, is_private: bool
+) -> list[TranscriptMessage]:
     """The rows of a chat as it is opened; a reply under way shows what its turn knows."""
     by_reply = {turn.question.reply_id: turn for turn in turns}
     rows = []
     for message in branch:
         turn = by_reply.get(message.id)
         is_last = message is branch[-1]
-        rows.append(turn_row(turn, is_last) if turn is not None else _stored_row(message, is_last))
+        if turn is not None:
+            rows.append(turn_row(turn, is_last=is_last, is_private=is_private))
+        else:
+            rows.append(_stored_row(message, is_last=is_last, is_private=is_private))
     return rows
 
 
@@ -41,7 +47,7 @@ def user_row(message: StoredMessage) -> TranscriptMessage:
     return TranscriptMessage(message.id, "user", message.content)
 
 
-def turn_row(turn: Turn, is_last: bool = True) -> TranscriptMessage:
+def turn_row(turn: Turn, *, is_private: bool, is_last: bool = True) -> TranscriptMessage:
     """The reply of a turn. Only the last message of a chat can be tried again."""
     key = turn.question.reply_id
     if turn.failed is not None:
@@ -70,6 +76,13 @@ def turn_row(turn: Turn, is_last: bool = True) -> TranscriptMessage:
             turn.text,
             "cancelled" if stopped else "done",
             caption,
+            reply_receipt(
+                counts=finished.counts,
+                timings=finished.timings,
+                bytes_read=finished.bytes_read,
+                miss=finished.miss,
+                is_private=is_private,
+            ),
             actions=(RETRY,) if stopped and is_last else (),
         )
     if not turn.answering:
@@ -89,7 +102,7 @@ def turn_row(turn: Turn, is_last: bool = True) -> TranscriptMessage:
             return TranscriptMessage(key, "assistant", turn.text, "writing")
 
 
-def _stored_row(message: StoredMessage, is_last: bool) -> TranscriptMessage:
+def _stored_row(message: StoredMessage, *, is_last: bool, is_private: bool) -> TranscriptMessage:
     if message.role == "user":
         # A message without even an empty reply: the app was killed between the two.
         return TranscriptMessage(message.id, "user", message.content, actions=(RETRY,) if is_last else ())
@@ -114,6 +127,13 @@ def _stored_row(message: StoredMessage, is_last: bool) -> TranscriptMessage:
         message.content,
         _STATES[message.status],
         caption,
+        reply_receipt(
+            counts=message.counts,
+            timings=message.timings,
+            bytes_read=message.bytes_read,
+            miss=message.miss,
+            is_private=is_private,
+        ),
         error=error,
         actions=actions,
     )

@@ -9,6 +9,7 @@ from PySide6.QtGui import QAccessible, QAccessibleAnnouncementEvent
 from PySide6.QtWidgets import QWidget
 
 from desktop.chat.empty_hint import EmptyHint
+from desktop.chat.hot_spot import HotSpot
 from desktop.chat.transcript_canvas import TranscriptCanvas
 from desktop.chat.transcript_message import TranscriptMessage
 from desktop.chat.transcript_selection import TranscriptSelection
@@ -91,6 +92,34 @@ class TranscriptView(TranscriptCanvas):
         if was_streaming and message.state == "done" and QAccessible.isActive():
             QAccessible.updateAccessibility(QAccessibleAnnouncementEvent(self, message.text))
 
+    def toggle_details(self, key: int) -> None:
+        """Unfolds a message's details or folds them away. What one reads stays where it is, but the last message's
+        details come into view."""
+        layout = self._layout.message(key)
+        is_focused = self._focused_spot is not None
+        anchor = self._layout.anchor(self._top)
+        layout.toggle_details()
+        self._layout.height_changed(self._layout.index_of(key))
+        self._top = self._layout.position(anchor)
+        self._sticks_to_end &= layout is self.shown_messages()[-1]
+        self._settle()
+        bar = self.verticalScrollBar()
+        self._sticks_to_end = bar.value() >= bar.maximum() - 1
+        if is_focused:
+            spots = self.visible_spots()
+            self._focused_spot = next(
+                (n for n, (owner, spot) in enumerate(spots) if (owner, spot.kind) == (key, "details")), None
+            )
+        if layout.is_unfolded and QAccessible.isActive():
+            words = ". ".join(f"{detail.label}: {detail.value}" for detail in layout.message.details)
+            QAccessible.updateAccessibility(QAccessibleAnnouncementEvent(self, words))
+
+    def activate(self, key: int, spot: HotSpot) -> None:
+        if spot.kind == "details":
+            self.toggle_details(key)
+        else:
+            super().activate(key, spot)
+
     def remove_message(self, key: int) -> None:
         anchor = self._layout.anchor(self._top)
         self._pending.pop(key, None)
@@ -99,9 +128,9 @@ class TranscriptView(TranscriptCanvas):
         self._top = self._layout.position(anchor)
         self._settle()
 
-    def set_empty_hint(self, title: str, lines: Sequence[str]) -> None:
-        """What an empty chat shows; clicking a line emits `suggestion_chosen`."""
-        self._hint = EmptyHint(title, tuple(lines))
+    def set_empty_hint(self, title: str, lines: Sequence[str], note: str = "") -> None:
+        """What an empty chat shows; clicking a line emits `suggestion_chosen`, `note` is small below the title."""
+        self._hint = EmptyHint(title, tuple(lines), note)
         self.viewport().update()
 
     def plain_text(self) -> str:

@@ -154,7 +154,9 @@ class Turn(QObject):
         await self._finish_reply()
 
     async def _ask(self) -> None:
-        branch = await self._chats.run(ConversationStore.branch, self.question.conversation_id)
+        conversation_id = self.question.conversation_id
+        conversation = await self._chats.run(ConversationStore.conversation, conversation_id)
+        branch = await self._chats.run(ConversationStore.branch, conversation_id)
         # Messages sent meanwhile come after the question and are not part of it.
         asked = [message.id for message in branch].index(self.question.user_id) + 1
         if self._stopped:
@@ -164,6 +166,8 @@ class Turn(QObject):
             model=self.question.model,
             messages=messages_for_engine(branch[:asked]),
             sampling=self.question.sampling,
+            owner=conversation.owner,
+            is_private=conversation.is_private,
         )
         async for event in self._engine.generate(self._request):
             self._take(event)
@@ -239,6 +243,8 @@ class Turn(QObject):
                 timings=None if finished is None else finished.timings,
                 num_generation_tokens=None if finished is None else finished.num_generation_tokens,
                 decode_tokens_per_second=None if finished is None else finished.decode_tokens_per_second,
+                bytes_read=None if finished is None else finished.bytes_read,
+                miss=None if finished is None else finished.miss,
                 error=self._error,
             )
         except NotSaved as error:

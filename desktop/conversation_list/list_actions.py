@@ -21,6 +21,8 @@ DELETED_NOTICE = "deleted"
 
 class ConversationListActions(QObject):
     undo_available = Signal(bool)
+    purged = Signal()
+    """Deleted chats can no longer be brought back."""
     not_saved = Signal(str)
 
     def __init__(
@@ -62,6 +64,9 @@ class ConversationListActions(QObject):
 
     def new_chat(self) -> None:
         self._background.start(self._open_chat.open(None))
+
+    def new_private_chat(self) -> None:
+        self._background.start(self._open_chat.open(None, is_private=True))
 
     async def rename(self, conversation_id: ConversationId, title: str) -> None:
         try:
@@ -135,6 +140,7 @@ class ConversationListActions(QObject):
         self._undoable.clear()
         self._end_undo()
         await self.purge_deleted()
+        self.purged.emit()
 
     def _end_undo(self) -> None:
         self._undo_timer.stop()

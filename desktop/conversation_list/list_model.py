@@ -19,6 +19,7 @@ class ConversationRole(IntEnum):
     ID = Qt.ItemDataRole.UserRole + 1
     REPLYING = Qt.ItemDataRole.UserRole + 2
     """True while a reply of the chat is queued or running."""
+    PRIVATE = Qt.ItemDataRole.UserRole + 3
 
 
 class ConversationListModel(QAbstractListModel):
@@ -74,12 +75,15 @@ class ConversationListModel(QAbstractListModel):
             case Qt.ItemDataRole.EditRole:
                 return conversation.title
             case Qt.ItemDataRole.AccessibleTextRole:
+                private = ", private" if conversation.is_private else ""
                 replying = ", replying" if conversation.id in self._replying else ""
-                return (conversation.title or NEW_CHAT_TITLE) + replying
+                return (conversation.title or NEW_CHAT_TITLE) + private + replying
             case ConversationRole.ID:
                 return conversation.id
             case ConversationRole.REPLYING:
                 return conversation.id in self._replying
+            case ConversationRole.PRIVATE:
+                return conversation.is_private
         return None
 
     def setData(self, index: Index, value: Any, role: int = Qt.ItemDataRole.EditRole) -> bool:

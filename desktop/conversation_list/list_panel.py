@@ -17,17 +17,17 @@ class ConversationListPanel(QWidget):
         super().__init__(parent)
         self.setObjectName("conversation_list_panel")
         self.view = view
-        self._new_chat = QToolButton()
-        self._new_chat.setText("New chat")
-        self._new_chat.setObjectName("new_chat_button")
-        self._new_chat.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
-        self._new_chat.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
-        self._new_chat.setToolTip("Start a new chat (Ctrl+N)")
-        self._new_chat.clicked.connect(self.new_chat_requested)
+        self.new_chat_button = QToolButton()
+        self.new_chat_button.setText("New chat")
+        self.new_chat_button.setObjectName("new_chat_button")
+        self.new_chat_button.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
+        self.new_chat_button.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        self.new_chat_button.setToolTip("Start a new chat (Ctrl+N)")
+        self.new_chat_button.clicked.connect(self.new_chat_requested)
         column = QVBoxLayout(self)
         column.setContentsMargins(8, 8, 8, 8)
         column.setSpacing(8)
-        column.addWidget(self._new_chat)
+        column.addWidget(self.new_chat_button)
         column.addWidget(view, 1)
         self._tint()
 
@@ -37,4 +37,4 @@ class ConversationListPanel(QWidget):
             self._tint()
 
     def _tint(self) -> None:
-        self._new_chat.setIcon(tinted_icon("new-chat", theme_of(self.palette())))
+        self.new_chat_button.setIcon(tinted_icon("new-chat", theme_of(self.palette())))

@@ -1,8 +1,9 @@
-"""The list at the left: opens on a click or Enter, renames in place, shows a dot where a reply is under way."""
+"""The list at the left: opens on a click or Enter, renames in place, shows a dot where a reply is under way and a lock
+before a private chat."""
 
 from __future__ import annotations
 
-from PySide6.QtCore import QItemSelectionModel, QModelIndex, QRect, QRectF, Qt, Signal
+from PySide6.QtCore import QItemSelectionModel, QModelIndex, QRect, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QPainter, QPalette, QPen
 from PySide6.QtWidgets import (
     QAbstractItemView,
@@ -14,18 +15,29 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from desktop.chat.private_mark import LOCK
 from desktop.conversation_list.list_model import ConversationListModel, ConversationRole, Index
 from desktop.conversations import ConversationId
+from desktop.icons import icon
+from desktop.theme import theme_of
 
 DOT_PX = 6
 DOT_ROOM_PX = 16
 ROW_PADDING_PX = 8
+LOCK_SIZE = QSize(14, 14)
 
 
 class ConversationDelegate(QStyledItemDelegate):
     def initStyleOption(self, option: QStyleOptionViewItem, index: Index) -> None:
         super().initStyleOption(option, index)
         option.textElideMode = Qt.TextElideMode.ElideRight
+        if index.data(ConversationRole.PRIVATE):
+            option.features |= QStyleOptionViewItem.ViewItemFeature.HasDecoration
+            # The style sheet makes the list transparent, and its palette tells no theme.
+            theme = theme_of(option.widget.window().palette())
+            is_selected = option.state & QStyle.StateFlag.State_Selected
+            option.icon = icon(LOCK, theme.selection_text if is_selected else theme.muted)
+            option.decorationSize = LOCK_SIZE
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
         super().paint(painter, option, index)

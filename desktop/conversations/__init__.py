@@ -9,9 +9,10 @@ from desktop.conversations.records import (
     MessageStatus,
     StoredMessage,
 )
-from desktop.conversations.store import ConversationStore
+from desktop.conversations.store import LOCK_TIMEOUT_S, ConversationStore
 
 __all__ = [
+    "LOCK_TIMEOUT_S",
     "Conversation",
     "ConversationId",
     "ConversationStore",

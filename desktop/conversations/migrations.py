@@ -73,6 +73,26 @@ def m001_conversations_and_messages(db: Database) -> None:
     db.execute("CREATE INDEX messages_streaming ON messages (id) WHERE status = 'streaming'")
 
 
+@migrations()
+def m002_owners_private_chats_and_receipts(db: Database) -> None:
+    # An owner is what the engine knows a chat by. Unlike an id it never comes back, not even in a new database beside
+    # an old KV store. Those of purged chats wait here until the engine has surely been told to forget them.
+    db.execute("ALTER TABLE conversations ADD COLUMN owner TEXT NOT NULL DEFAULT ''")
+    db.execute("ALTER TABLE conversations ADD COLUMN is_private INTEGER NOT NULL DEFAULT 0")
+    db.execute("UPDATE conversations SET owner = lower(hex(randomblob(16)))")
+    db.execute("CREATE UNIQUE INDEX conversations_by_owner ON conversations (owner)")
+    db.execute("CREATE TABLE owners_to_forget (owner TEXT PRIMARY KEY) STRICT, WITHOUT ROWID")
+    # Null: a reply from before receipts, or one that missed nothing.
+    for column in (
+        "bytes_read INTEGER",
+        "miss_reason TEXT",
+        "miss_position INTEGER",
+        "miss_prompt_text TEXT",
+        "miss_stored_text TEXT",
+    ):
+        db.execute(f"ALTER TABLE messages ADD COLUMN {column}")
+
+
 def check_schema(db: Database) -> None:
     """Reads only. Raises DatabaseUnusable if the schema is another program's or a newer version's."""
     with Database(memory=True, execute_plugins=False) as empty:  # where every step is pending

@@ -7,7 +7,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import NewType
 
-from inference import FinishReason, PromptCounts, RequestTimings, Role, SamplingParams, TokenId
+from inference import FinishReason, Miss, PromptCounts, RequestTimings, Role, SamplingParams, TokenId
 
 ConversationId = NewType("ConversationId", int)
 MessageId = NewType("MessageId", int)
@@ -31,6 +31,8 @@ class Conversation:
     updated_at: when its newest message was added or ended; renaming and drafts leave it be.
     head_id: the last message of the branch shown; None: the branch is empty.
     deleted_at: None unless the user deleted it; it can be brought back until it is purged.
+    owner: what the engine knows the chat by, random and never given again.
+    is_private: the engine keeps nothing of it on disk; its messages are kept here like any others.
     """
 
     id: ConversationId
@@ -42,6 +44,8 @@ class Conversation:
     head_id: MessageId | None
     draft: str
     deleted_at: datetime | None
+    owner: str
+    is_private: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +53,8 @@ class StoredMessage:
     """A message of a tree: parent_id None is a first message; messages of one parent are alternatives.
 
     token_ids: see Message. seed: the one really used. Everything after `error` is None for what the user wrote.
-    updated_at: when its text was last saved.
+    updated_at: when its text was last saved. bytes_read: from the KV store; None for a reply from before receipts.
+    miss: why the rest of the prompt was read by the model.
     """
 
     id: MessageId
@@ -70,3 +75,5 @@ class StoredMessage:
     timings: RequestTimings | None
     num_generation_tokens: int | None
     decode_tokens_per_second: float | None
+    bytes_read: int | None
+    miss: Miss | None

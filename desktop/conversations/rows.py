@@ -18,7 +18,7 @@ from desktop.conversations.records import (
     MessageStatus,
     StoredMessage,
 )
-from inference import FinishReason, PromptCounts, RequestTimings, SamplingParams, TokenId
+from inference import FinishReason, Miss, MissReason, PromptCounts, RequestTimings, SamplingParams, TokenId
 
 Row = Mapping[str, Any]
 
@@ -27,6 +27,7 @@ _MICROSECOND = timedelta(microseconds=1)
 # Each member of these two records is a column of the same name.
 _COUNT_COLUMNS = tuple(column.name for column in fields(PromptCounts))
 _TIMING_COLUMNS = tuple(column.name for column in fields(RequestTimings))
+_MISS_REASONS = {reason.value: reason for reason in MissReason}
 _count_values = itemgetter(*_COUNT_COLUMNS)
 _timing_values = itemgetter(*_TIMING_COLUMNS)
 
@@ -88,6 +89,23 @@ def encode_timings(timings: RequestTimings | None) -> dict[str, float | None]:
     return dict.fromkeys(_TIMING_COLUMNS) if timings is None else asdict(timings)
 
 
+def encode_miss(miss: Miss | None) -> dict[str, str | int | None]:
+    return {
+        "miss_reason": None if miss is None else miss.reason.value,
+        "miss_position": None if miss is None else miss.position,
+        "miss_prompt_text": None if miss is None else clean_text(miss.prompt_text),
+        "miss_stored_text": None if miss is None else clean_optional(miss.stored_text),
+    }
+
+
+def decode_miss(row: Row) -> Miss | None:
+    # The engine may learn new reasons; a reply that has one must not make its chat unreadable here.
+    reason = _MISS_REASONS.get(row["miss_reason"])
+    if reason is None:
+        return None
+    return Miss(reason, row["miss_position"], row["miss_prompt_text"], row["miss_stored_text"])
+
+
 def conversation_from(row: Row) -> Conversation:
     return Conversation(
         id=ConversationId(row["id"]),
@@ -99,6 +117,8 @@ def conversation_from(row: Row) -> Conversation:
         head_id=row["head_id"],
         draft=row["draft"],
         deleted_at=None if row["deleted_at"] is None else from_us(row["deleted_at"]),
+        owner=row["owner"],
+        is_private=bool(row["is_private"]),
     )
 
 
@@ -122,6 +142,8 @@ def message_from(row: Row) -> StoredMessage:
         timings=_timings_from(row),
         num_generation_tokens=row["num_generation_tokens"],
         decode_tokens_per_second=row["decode_tokens_per_second"],
+        bytes_read=row["bytes_read"],
+        miss=decode_miss(row),
     )
 
 

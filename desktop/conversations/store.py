@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, cast
+from uuid import uuid4
 
 from sqlite_utils import Database
 
@@ -25,6 +26,7 @@ from desktop.conversations.rows import (
     clean_text,
     conversation_from,
     encode_counts,
+    encode_miss,
     encode_sampling,
     encode_timings,
     encode_token_ids,
@@ -32,8 +34,9 @@ from desktop.conversations.rows import (
     now_us,
     to_us,
 )
-from inference import FinishReason, PromptCounts, RequestTimings, SamplingParams, TokenId
+from inference import FinishReason, Miss, PromptCounts, RequestTimings, SamplingParams, TokenId
 
+LOCK_TIMEOUT_S = 5.0
 _TITLE_LENGTH = 48
 _APP_ENDED = "Everwarm ended before this reply was finished. What was written is kept."
 
@@ -60,7 +63,7 @@ class ConversationStore:
         self._last_us = 0
 
     @classmethod
-    def open(cls, path: Path, lock_timeout_s: float = 5.0) -> ConversationStore:
+    def open(cls, path: Path, lock_timeout_s: float = LOCK_TIMEOUT_S) -> ConversationStore:
         """Raises DatabaseUnusable. lock_timeout_s: how long a write waits for another process's lock."""
         db = connect(path, lock_timeout_s)
         try:
@@ -72,7 +75,9 @@ class ConversationStore:
     def close(self) -> None:
         self._db.close()
 
-    def create_conversation(self, title: str = "", model_path: str | None = None) -> Conversation:
+    def create_conversation(
+        self, title: str = "", model_path: str | None = None, *, is_private: bool = False
+    ) -> Conversation:
         now = self._now_us()
         with writing(self._db):
             row_id = self._insert(
@@ -82,6 +87,8 @@ class ConversationStore:
                     "created_at": now,
                     "updated_at": now,
                     "model_path": clean_optional(model_path),
+                    "owner": uuid4().hex,
+                    "is_private": is_private,
                 },
             )
             return self._conversation(ConversationId(row_id))
@@ -124,16 +131,33 @@ class ConversationStore:
         self._change_conversation(conversation_id, {"deleted_at": None})
 
     def purge_deleted(self, before: datetime) -> int:
-        """Destroy what was deleted before that moment, with all messages; how many conversations that were."""
+        """Destroy what was deleted before that moment, with all messages; how many conversations that were.
+
+        Their owners are remembered in owners_to_forget().
+        """
+        moment = {"before": to_us(before)}
         with writing(self._db):
-            purged = self._db.execute(
-                "DELETE FROM conversations WHERE deleted_at < :before", {"before": to_us(before)}
-            ).rowcount
+            self._db.execute(
+                "INSERT INTO owners_to_forget SELECT owner FROM conversations WHERE deleted_at < :before",
+                moment,
+            )
+            purged = self._db.execute("DELETE FROM conversations WHERE deleted_at < :before", moment).rowcount
         if purged:
             # The text may still be in the write-ahead log. If a reader is in the way, the next checkpoint does it.
             with contextlib.suppress(sqlite3.OperationalError):
                 self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         return purged
+
+    def owners_to_forget(self) -> list[str]:
+        """Of purged chats, whose KV state the engine may still keep."""
+        with reading():
+            return [row["owner"] for row in self._db.query("SELECT owner FROM owners_to_forget")]
+
+    def owners_forgotten(self, owners: Sequence[str]) -> None:
+        """The engine keeps nothing of theirs any more."""
+        with writing(self._db):
+            for owner in owners:
+                self._db.execute("DELETE FROM owners_to_forget WHERE owner = :owner", {"owner": owner})
 
     def add_user_message(
         self, conversation_id: ConversationId, content: str, parent_id: MessageId | None
@@ -191,6 +215,8 @@ class ConversationStore:
         timings: RequestTimings | None = None,
         num_generation_tokens: int | None = None,
         decode_tokens_per_second: float | None = None,
+        bytes_read: int | None = None,
+        miss: Miss | None = None,
         error: str | None = None,
     ) -> StoredMessage:
         """The end of a streaming reply, once. Raises NoSuchRecord if it has ended before."""
@@ -202,9 +228,11 @@ class ConversationStore:
             "seed": seed,
             "num_generation_tokens": num_generation_tokens,
             "decode_tokens_per_second": decode_tokens_per_second,
+            "bytes_read": bytes_read,
             "error": clean_optional(error),
             **encode_counts(counts),
             **encode_timings(timings),
+            **encode_miss(miss),
         }
         with writing(self._db):
             conversation_id = self._change_reply(message_id, content, token_ids, ending)
@@ -253,6 +281,10 @@ class ConversationStore:
                 "UPDATE messages SET status = :interrupted, error = :error WHERE status = 'streaming'",
                 {"interrupted": MessageStatus.INTERRUPTED, "error": _APP_ENDED},
             ).rowcount
+
+    def set_lock_timeout(self, seconds: float) -> None:
+        """How long writes wait for another process's lock from now on."""
+        self._db.execute(f"PRAGMA busy_timeout = {round(seconds * 1000)}")
 
     def integrity_check(self) -> list[str]:
         """What is wrong with the file or between its rows; empty: nothing."""

@@ -151,6 +151,10 @@ class ScriptedEngine:
         self.load_errors: dict[str, EngineError] = {}
         """By path."""
         self.model_info: ModelInfo | None = None
+        self.prefetched: list[GenerationRequest] = []
+        self.forgotten: list[str] = []
+        self.worker_pid: int | None = 1
+        self.cannot_start = False
         self._on_event: Callable[[EngineEvent], None] = lambda event: None
         self._scripts: list[Script] = []
         self._aborted: dict[RequestId, asyncio.Event] = {}
@@ -199,6 +203,16 @@ class ScriptedEngine:
     def abort(self, request_id: RequestId) -> None:
         self.calls.append("abort")
         self._aborted.setdefault(request_id, asyncio.Event()).set()
+
+    def prefetch(self, request: GenerationRequest) -> None:
+        self.calls.append("prefetch")
+        self.prefetched.append(request)
+
+    def forget(self, owner: str) -> None:
+        self.calls.append("forget")
+        if self.cannot_start:
+            raise OSError("no worker")
+        self.forgotten.append(owner)
 
     async def close(self, timeout_s: float = 0.4) -> None:
         self.calls.append("close")

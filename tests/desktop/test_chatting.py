@@ -37,7 +37,7 @@ async def test_the_caption_is_made_of_the_replys_own_figures(window: RunningWind
     async with window:
         window.engine.enqueue(reply("Hello!"))
         await window.ask("Hi")
-        caption = "reused 4,012 · restored 0 · read 31 (prefill) · first token 0.03 s · 41.2 tok/s"
+        caption = "reused 4,012 · restored 0 · read 31 · first token 0.03 s · 41.2 tok/s"
         assert window.rows[-1].caption == caption
 
 

@@ -50,6 +50,7 @@ async def test_the_chat_and_its_draft_are_there_after_a_restart(make_window: Mak
         assert second.draft == "half a thou"
         await until(lambda: second.titles == ["Hi"])
         assert second.rows[-1].caption == first.rows[-1].caption
+        assert second.rows[-1].details == first.rows[-1].details != ()
 
 
 async def test_a_draft_of_a_chat_that_was_never_sent_outlives_a_restart(make_window: MakeWindow) -> None:
@@ -90,6 +91,15 @@ async def test_the_chosen_theme_is_kept(make_window: MakeWindow) -> None:
         assert second.everwarm.settings.settings.theme == "dark"
         assert second.everwarm.window.palette().window().color().lightness() < 128
         second.everwarm.window.theme_chosen.emit("light")
+
+
+async def test_the_size_of_the_text_is_kept(make_window: MakeWindow) -> None:
+    first = make_window()
+    async with first:
+        first.everwarm.panel.transcript.set_font_scale(1.3)
+    second = make_window()
+    async with second:
+        assert second.everwarm.panel.transcript.font_scale() == 1.3
 
 
 async def test_what_is_sent_before_the_chats_are_there_is_sent_once_they_are(make_window: MakeWindow) -> None:

@@ -58,6 +58,8 @@ class RealWindow:
     window_id: str = field(init=False, default="")
 
     def __post_init__(self) -> None:
+        self._log_path = self.data / "logs" / "window.log"
+        self._logged_before = self._log_path.stat().st_size if self._log_path.exists() else 0
         self.process = self.start()
 
     @property
@@ -77,16 +79,20 @@ class RealWindow:
         return subprocess.Popen([sys.executable, "-m", "desktop"], env=self.environment)
 
     def wait_for_window(self) -> None:
-        def found() -> bool:
+        def is_active() -> bool:
             assert self.process.poll() is None, "the application ended by itself"
             command = ["search", "--onlyvisible", "--pid", str(self.process.pid), "--name", "Everwarm"]
             self.window_id = self.xdotool(*command, check=False).strip().partition("\n")[0]
-            return bool(self.window_id)
+            if not self.window_id:
+                return False
+            # Refused until the window manager has taken the window over.
+            self.xdotool("windowactivate", self.window_id, check=False)
+            return self.xdotool("getactivewindow", check=False).strip() == self.window_id
 
-        wait_until(found, "the window is there")
-        self.xdotool("windowactivate", "--sync", self.window_id)
+        wait_until(is_active, "the window is there")
 
     def xdotool(self, *arguments: str, check: bool = True) -> str:
+        """What it prints; without check also where it fails."""
         command = ["xdotool", *arguments]
         return subprocess.run(
             command, env=self.environment, capture_output=True, text=True, check=check, timeout=TIMEOUT_S
@@ -116,6 +122,10 @@ class RealWindow:
         """(role, content, status) of every message on disk, read as another program would."""
         with sqlite3.connect(f"file:{self.data / 'chats.sqlite3'}?mode=ro", uri=True) as database:
             return database.execute("select role, content, status from messages order by id").fetchall()
+
+    def log(self) -> str:
+        """What this run has logged so far."""
+        return self._log_path.read_bytes()[self._logged_before :].decode() if self._log_path.exists() else ""
 
     def worker(self) -> psutil.Process:
         workers: list[psutil.Process] = []

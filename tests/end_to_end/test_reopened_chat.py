@@ -8,7 +8,7 @@ import pytest
 from tests.end_to_end.real_window import RealWindow, screen, wait_until
 
 pytestmark = pytest.mark.end_to_end
-Open = Callable[[], RealWindow]
+Open = Callable[..., RealWindow]
 
 LONG_QUESTION = "Tell me a very long story about a lighthouse keeper, with many chapters."
 
@@ -23,10 +23,14 @@ def display() -> Iterator[str]:
 def open_window(display: str, tmp_path: Path) -> Iterator[Open]:
     opened: list[RealWindow] = []
 
-    def open_window() -> RealWindow:
-        opened.append(RealWindow(display, tmp_path / "data"))
-        opened[-1].wait_for_window()
-        return opened[-1]
+    def open_window(*, hold_engine: bool = False) -> RealWindow:
+        """hold_engine: suspend the worker as soon as there is one, before it has loaded a model."""
+        window = RealWindow(display, tmp_path / "data")
+        opened.append(window)
+        if hold_engine:
+            window.worker().suspend()
+        window.wait_for_window()
+        return window
 
     yield open_window
     for window in opened:
@@ -37,20 +41,52 @@ def streaming_text(window: RealWindow) -> str:
     return next((content for role, content, status in window.messages() if status == "streaming"), "")
 
 
-def test_a_chat_closed_and_reopened_is_not_read_again(open_window: Open) -> None:
-    first = open_window()
-    first.ask("Say hello in one sentence.")
-    last = first.ask("And now say goodbye.")
-    read_so_far = last["counts"]["num_prompt_tokens"] + last["num_generation_tokens"]
-    first.quit()
+def chat_and_quit(window: RealWindow) -> int:
+    """Two questions and their answers; how many tokens the model has read and written then."""
+    window.ask("Say hello in one sentence.")
+    last = window.ask("And now say goodbye.")
+    window.quit()
+    return int(last["counts"]["num_prompt_tokens"] + last["num_generation_tokens"])
+
+
+def test_a_chat_closed_and_reopened_is_in_memory_before_one_asks(open_window: Open) -> None:
+    read_so_far = chat_and_quit(open_window())
     second = open_window()
+    wait_until(lambda: "prefetch of a chat of 4 messages" in second.log(), "the chat is prefetched")
     counts = second.ask("What did you say first?")["counts"]
-    assert counts["reused_tokens"] == 0  # another process: there is nothing in its memory
+    assert counts["reused_tokens"] >= read_so_far - 1
+    assert counts["restored_tokens"] == 0
     assert counts["prefilled_tokens"] <= counts["num_prompt_tokens"] - read_so_far + 1
-    assert counts["restored_tokens"] + counts["prefilled_tokens"] == counts["num_prompt_tokens"]
-    roles = [role for role, _, _ in second.messages()]
-    assert roles == ["user", "assistant"] * 3
+    assert [role for role, _, _ in second.messages()] == ["user", "assistant"] * 3
     second.quit()
+
+
+def test_a_question_asked_before_anything_could_be_prefetched_is_restored_from_disk(
+    open_window: Open,
+) -> None:
+    read_so_far = chat_and_quit(open_window())
+    second = open_window(hold_engine=True)
+    number = len(second.replies())
+    second.type("What did you say first?")
+    second.press("Return")
+    wait_until(lambda: len(second.messages()) == 6, "the question is on disk")
+    assert "prefetch" not in second.log()
+    second.worker().resume()
+    wait_until(lambda: len(second.replies()) > number, "it is answered")
+    counts = second.replies()[number]["counts"]
+    assert counts["reused_tokens"] == 0  # another process: there is nothing in its memory
+    assert counts["restored_tokens"] >= read_so_far - 1
+    assert counts["prefilled_tokens"] <= counts["num_prompt_tokens"] - read_so_far + 1
+    second.quit()
+
+
+def test_a_private_chat_leaves_nothing_in_the_kv_store(open_window: Open) -> None:
+    window = open_window()
+    window.press("ctrl+shift+n")
+    window.ask("Say hello in one sentence.")
+    window.quit()
+    assert not list((window.data / "kv").rglob("*.kv"))
+    assert [role for role, _, _ in window.messages()] == ["user", "assistant"]
 
 
 def test_a_message_typed_before_the_model_is_loaded_is_kept_and_answered(open_window: Open) -> None:
@@ -90,7 +126,9 @@ def test_a_window_killed_in_the_middle_of_a_reply_has_lost_nothing_that_was_sent
     messages = again.messages()
     assert messages[0][1] == LONG_QUESTION
     assert messages[1][1]
-    again.ask("Go on.")
+    again.type("Go on.")
+    again.press("Return")
+    wait_until(lambda: streaming_text(again) != "", "it goes on")
     again.quit()
 
 
@@ -107,13 +145,9 @@ def test_a_worker_killed_in_the_middle_of_a_reply_leaves_the_window_and_the_part
     window.worker().send_signal(signal.Signals[fatal])
     wait_until(lambda: window.messages()[-1][2] == "interrupted", "the partial reply is marked")
     assert window.messages()[-1][1]
-    number = len(window.replies())
     window.type("Say hello.")
     window.press("Return")
-    wait_until(
-        lambda: window.messages()[-1][2] == "complete" or len(window.replies()) > number + 1,
-        "a new worker answers",
-    )
+    wait_until(lambda: window.messages()[-1][::2] == ("assistant", "complete"), "a new worker answers")
     assert [role for role, _, _ in window.messages()] == ["user", "assistant", "user", "assistant"]
     window.quit()
 

@@ -11,7 +11,7 @@ def test_a_reply_says_what_it_cost() -> None:
     caption = reply_caption(
         finish_reason=FinishReason.STOP, counts=COUNTS, ttft_s=0.03, decode_tokens_per_second=41.2
     )
-    assert caption == "reused 4,012 · restored 0 · read 31 (prefill) · first token 0.03 s · 41.2 tok/s"
+    assert caption == "reused 4,012 · restored 0 · read 31 · first token 0.03 s · 41.2 tok/s"
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import pytest
 from sqlite_utils import Database
 
-from desktop.conversations import ConversationStore, DatabaseUnusable
+from desktop.conversations import ConversationId, ConversationStore, DatabaseUnusable
 from desktop.conversations.migrations import migrations
 
 
@@ -29,6 +30,30 @@ def test_a_database_in_memory_will_do() -> None:
     conversation = store.create_conversation("kept nowhere")
     assert store.conversations() == [conversation]
     store.close()
+
+
+def test_chats_from_before_owners_and_receipts_get_the_one_and_do_without_the_other(database: Path) -> None:
+    with Database(database) as db:
+        migrations.apply(db, stop_before="m002_owners_private_chats_and_receipts")
+        for title in ("One", "Two"):
+            db.execute("INSERT INTO conversations (title, created_at, updated_at) VALUES (?, 1, 1)", [title])
+        db.execute(
+            "INSERT INTO messages (conversation_id, role, status, created_at, updated_at, content, "
+            "num_prompt_tokens, reused_tokens, restored_tokens, prefilled_tokens) "
+            "VALUES (1, 'assistant', 'complete', 1, 1, 'Hello', 9, 0, 0, 9)"
+        )
+        db.execute("UPDATE conversations SET head_id = 1 WHERE id = 1")
+        db.conn.commit()
+    with contextlib.closing(ConversationStore.open(database)) as store:
+        owners = [conversation.owner for conversation in store.conversations()]
+        assert [len(owner) for owner in owners] == [32, 32]
+        assert len(set(owners)) == 2
+        assert not any(conversation.is_private for conversation in store.conversations())
+        [reply] = store.branch(ConversationId(1))
+        assert (reply.content, reply.bytes_read, reply.miss) == ("Hello", None, None)
+        assert store.integrity_check() == []
+    with contextlib.closing(ConversationStore.open(database)) as store:
+        assert [conversation.owner for conversation in store.conversations()] == owners
 
 
 def test_opening_again_changes_nothing(database: Path) -> None:

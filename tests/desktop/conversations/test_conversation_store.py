@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from desktop.conversations import (
     NoSuchRecord,
 )
 from desktop.conversations.store import title_from
-from inference import FinishReason, PromptCounts, RequestTimings, SamplingParams, TokenId
+from inference import FinishReason, Miss, MissReason, PromptCounts, RequestTimings, SamplingParams, TokenId
 
 SAMPLING = SamplingParams(temperature=0.3, top_k=40, seed=7, max_tokens=100)
 COUNTS = PromptCounts(num_prompt_tokens=40, reused_tokens=10, restored_tokens=20, prefilled_tokens=10)
@@ -306,6 +307,54 @@ def test_the_id_of_a_purged_chat_is_never_given_again(store: ConversationStore) 
     store.delete(gone.id)
     store.purge_deleted(datetime.now(UTC) + timedelta(seconds=1))
     assert store.create_conversation().id > gone.id
+
+
+def test_every_chat_has_an_owner_that_no_other_ever_had(store: ConversationStore, tmp_path: Path) -> None:
+    owners = [store.create_conversation().owner for _ in range(3)]
+    with contextlib.closing(ConversationStore.open(tmp_path / "anew.sqlite3")) as anew:
+        owners += [anew.create_conversation().owner for _ in range(3)]
+    assert len(set(owners)) == 6
+    assert min(map(len, owners)) == 32
+
+
+def test_owners_of_purged_chats_wait_until_they_are_forgotten(store: ConversationStore) -> None:
+    kept, gone, gone_too = (store.create_conversation() for _ in range(3))
+    for conversation in (gone, gone_too):
+        store.delete(conversation.id)
+    assert store.owners_to_forget() == []
+    store.purge_deleted(datetime.now(UTC) + timedelta(seconds=1))
+    assert set(store.owners_to_forget()) == {gone.owner, gone_too.owner}
+    store.owners_forgotten([gone.owner, "never heard of"])
+    assert store.owners_to_forget() == [gone_too.owner]
+    assert store.conversation(kept.id) == kept
+
+
+def test_a_chat_is_private_from_its_beginning(store: ConversationStore) -> None:
+    assert store.create_conversation(is_private=True).is_private
+    assert not store.create_conversation().is_private
+
+
+def test_a_reply_keeps_its_receipt(store: ConversationStore) -> None:
+    conversation = store.create_conversation()
+    reply_id = begin(store, conversation, ask(store, conversation))
+    miss = Miss(MissReason.TEXT_DIFFERS, 812, " dog", " cat")
+    store.finish_reply(
+        reply_id,
+        status=MessageStatus.COMPLETE,
+        content="because",
+        token_ids=IDS,
+        counts=COUNTS,
+        timings=TIMINGS,
+        bytes_read=28_000_000,
+        miss=miss,
+    )
+    stored = store.message(reply_id)
+    assert (stored.bytes_read, stored.miss, stored.counts, stored.timings) == (
+        28_000_000,
+        miss,
+        COUNTS,
+        TIMINGS,
+    )
 
 
 def test_a_refused_message_goes_back_into_the_draft_before_what_was_typed_since(

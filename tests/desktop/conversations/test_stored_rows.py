@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from desktop.conversations import rows
-from inference import SamplingParams
+from inference import Miss, MissReason, SamplingParams
 
 any_text = st.text(st.characters(exclude_categories=()))
 datetimes = st.datetimes(
@@ -63,3 +63,22 @@ def test_sampling_settings_survive(sampling: SamplingParams | None) -> None:
 
 def test_sampling_settings_with_members_of_another_version_are_read() -> None:
     assert rows.decode_sampling('{"temperature": 0.0, "mirostat": 2}') == SamplingParams(temperature=0.0)
+
+
+@given(
+    st.none()
+    | st.builds(
+        Miss,
+        st.sampled_from(MissReason),
+        st.integers(0, 2**31),
+        st.text(),
+        st.none() | st.text(),
+    )
+)
+def test_the_reason_of_a_miss_survives(miss: Miss | None) -> None:
+    assert rows.decode_miss(rows.encode_miss(miss)) == miss
+
+
+def test_a_reason_of_another_version_is_left_out() -> None:
+    row = rows.encode_miss(Miss(MissReason.EVICTED, 3, "a")) | {"miss_reason": "moon phase"}
+    assert rows.decode_miss(row) is None

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from pytestqt.qtbot import QtBot
 
@@ -92,6 +94,11 @@ def test_memory_and_disk_are_the_figures_of_the_event(strip: GaugeStrip) -> None
     strip.show_event(EngineStats(KV))
     assert strip.kv.text() == "KV 12 of 184 MB"
     assert strip.store.text() == "store 93 MB of 20 GB"
+
+
+def test_what_the_store_wrote_and_read_is_told_on_hovering(strip: GaugeStrip) -> None:
+    strip.show_event(EngineStats(replace(KV, bytes_written=12_000_000, bytes_read=3_000_000)))
+    assert strip.store.toolTip().endswith("Since the engine started: 12 MB written, 3 MB read")
 
 
 def test_the_device_is_what_was_read_back_after_the_load(strip: GaugeStrip) -> None:

@@ -1,0 +1,120 @@
+"""What a caption unfolds in the transcript."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from PySide6.QtCore import QPoint, QPointF, Qt
+from pytestqt.qtbot import QtBot
+
+from desktop.chat.transcript_message import Detail, TranscriptMessage
+from desktop.chat.transcript_view import TranscriptView
+from desktop.theme import load_theme
+
+DETAILS = (
+    Detail("Reused", "4,012 tokens in memory", "reused"),
+    Detail("Restored", "0 tokens from disk", "restored"),
+    Detail("Read (prefill)", "31 tokens", "prefilled"),
+    Detail("Why", "the store goes on with “ cat” where this chat says “ dog”. " * 3),
+)
+
+
+@pytest.fixture
+def view(qtbot: QtBot) -> TranscriptView:
+    widget = TranscriptView()
+    qtbot.addWidget(widget)
+    widget.resize(800, 600)
+    widget.show()
+    return widget
+
+
+def answered(key: int, text: str = "Sure.") -> TranscriptMessage:
+    return TranscriptMessage(key, "assistant", text, caption="reused 4,012 · read 31", details=DETAILS)
+
+
+def captions(view: TranscriptView) -> list[tuple[int, QPoint, str]]:
+    """Key, place and label of each caption that unfolds something."""
+    spots = view.visible_spots()
+    return [(key, s.rect.center().toPoint(), s.label) for key, s in spots if s.kind == "details"]
+
+
+def click_caption(qtbot: QtBot, view: TranscriptView, number: int = 0) -> None:
+    qtbot.mouseClick(view.viewport(), Qt.MouseButton.LeftButton, pos=captions(view)[number][1])
+
+
+def heights(view: TranscriptView) -> list[float]:
+    return [message.height for message in view.shown_messages()]
+
+
+def test_a_click_on_the_caption_unfolds_the_details_and_another_folds_them(
+    qtbot: QtBot, view: TranscriptView
+) -> None:
+    view.set_messages([answered(1)])
+    folded = heights(view)
+    click_caption(qtbot, view)
+    assert heights(view)[0] > folded[0] + 80
+    assert captions(view)[0][2] == "Hide the receipt"
+    click_caption(qtbot, view)
+    assert heights(view) == folded
+
+
+def test_enter_unfolds_and_folds_while_the_caption_has_the_focus(qtbot: QtBot, view: TranscriptView) -> None:
+    view.set_messages([answered(1), answered(2)])
+    folded = heights(view)
+    view.setFocus()
+    qtbot.keyClick(view, Qt.Key.Key_Tab)
+    qtbot.keyClick(view, Qt.Key.Key_Tab)
+    qtbot.keyClick(view, Qt.Key.Key_Return)
+    assert heights(view)[0] == folded[0]
+    assert heights(view)[1] > folded[1]
+    qtbot.keyClick(view, Qt.Key.Key_Return)
+    assert heights(view) == folded
+
+
+def test_a_caption_without_details_is_no_button(view: TranscriptView) -> None:
+    view.set_messages([replace(answered(1), details=())])
+    assert captions(view) == []
+
+
+def test_each_origin_has_its_colour_in_the_details(qtbot: QtBot, view: TranscriptView) -> None:
+    view.set_messages([answered(1)])
+    click_caption(qtbot, view)
+    image = view.grab().toImage()
+    seen = {image.pixelColor(x, y).name() for x in range(image.width()) for y in range(image.height())}
+    theme = load_theme("light")
+    assert {theme.reused, theme.restored, theme.prefilled} <= seen
+
+
+def test_the_last_messages_details_come_into_view(qtbot: QtBot, view: TranscriptView) -> None:
+    view.set_messages([answered(key, "A line.\n\n" * 30) for key in range(4)])
+    click_caption(qtbot, view, -1)
+    bar = view.verticalScrollBar()
+    assert bar.value() == bar.maximum()
+
+
+def test_what_one_reads_stays_in_place_when_an_earlier_message_unfolds(
+    qtbot: QtBot, view: TranscriptView
+) -> None:
+    view.set_messages([answered(key) for key in range(40)])
+    first, place, _ = captions(view)[0]
+    click_caption(qtbot, view)
+    assert captions(view)[0][:2] == (first, place)
+
+
+def test_details_stay_unfolded_when_text_size_and_message_change(qtbot: QtBot, view: TranscriptView) -> None:
+    view.set_messages([answered(1)])
+    click_caption(qtbot, view)
+    view.set_font_scale(1.5)
+    view.update_message(answered(1, "Sure. More."))
+    assert captions(view)[0][2] == "Hide the receipt"
+    assert view.shown_messages()[0].is_unfolded
+
+
+def test_the_text_above_unfolded_details_is_still_found(qtbot: QtBot, view: TranscriptView) -> None:
+    view.set_messages([answered(1), answered(2)])
+    click_caption(qtbot, view, 0)
+    second = captions(view)[1][1]
+    position = view.position_at(QPointF(second.x(), second.y()))
+    assert position is not None
+    assert position.message == 1

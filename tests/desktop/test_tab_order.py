@@ -1,0 +1,32 @@
+"""Where Tab leads from the message box, in the whole window."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication, QWidget
+
+from tests.desktop.running_window import RunningWindow
+from tests.desktop.scripted_engine import reply
+
+
+async def test_tab_goes_from_the_message_box_to_the_newest_reply_and_on_around(window: RunningWindow) -> None:
+    async with window:
+        window.engine.enqueue(reply("Hello!"))
+        await window.ask("Hi")
+        everwarm, seen = window.everwarm, list[QWidget | None]()
+        for _ in range(6):
+            QTest.keyClick(QApplication.focusWidget(), Qt.Key.Key_Tab)
+            seen.append(QApplication.focusWidget())
+        transcript = everwarm.panel.transcript
+        new_chat = everwarm.window.findChild(QWidget, "new_chat_button")
+        assert seen == [transcript, transcript, everwarm.picker, new_chat, everwarm.list_view, window.input]
+
+
+async def test_enter_on_the_caption_shows_the_receipt(window: RunningWindow) -> None:
+    async with window:
+        window.engine.enqueue(reply("Hello!"))
+        await window.ask("Hi")
+        for key in (Qt.Key.Key_Tab, Qt.Key.Key_Tab, Qt.Key.Key_Return):
+            QTest.keyClick(QApplication.focusWidget(), key)
+        assert window.everwarm.panel.transcript.shown_messages()[-1].is_unfolded
