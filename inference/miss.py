@@ -12,7 +12,7 @@ from inference.prompt import Prompt
 
 
 class MissReason(StrEnum):
-    """The words are explained in docs/engine.md."""
+    """The words are explained in docs/receipts.md."""
 
     NOTHING_STORED = "nothing stored"
     EVICTED = "evicted"

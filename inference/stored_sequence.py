@@ -10,11 +10,12 @@ import logging
 import time
 from collections import deque
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 
-from inference.kvcache.block import Checkpoint, CheckpointKind
+from inference.kvcache.block import Checkpoint, CheckpointKind, StoredEntry
 from inference.kvcache.block_store import BlockStore
-from inference.kvcache.prefix_match import BlockRange, MatchedBlock, MissCause, PrefixMatch
+from inference.kvcache.prefix_match import BlockRange, MissCause, PrefixMatch
 from inference.kvcache.restore_rates import RestoreRates
 from inference.kvcache.reuse import TokenArray, common_prefix_length, token_array
 from inference.llama.sequence_state import (
@@ -26,7 +27,7 @@ from inference.llama.sequence_state import (
     restore_checkpoint,
     state_kind,
 )
-from inference.llama.state_layout import UnknownLayout, cut_rows
+from inference.llama.state_layout import StateBytes, UnknownLayout, cut_rows
 from inference.loaded_model import LoadedModel
 from inference.messages import TokenId
 from inference.prompt import Prompt
@@ -91,14 +92,13 @@ class StoredSequence:
     def num_in_memory(self, prompt: Prompt) -> int:
         """Leading tokens of the prompt that memory alone can serve."""
         held = token_array(self._context.token_ids)
-        usable = self._rule.usable_tokens(
+        return self._rule.usable_tokens(
             num_common=common_prefix_length(held, token_array(prompt.token_ids)),
             num_held=int(held.size),
             pos_min=self._context.pos_min() or 0,
             # The last token is always decoded: its logits are stored nowhere.
             max_hit_length=len(prompt.token_ids) - 1,
         )
-        return usable if self._context.keeps_cells(usable) else 0
 
     def look_up(self, prompt: Prompt) -> StoredPrefix:
         """What bring() would find in the store with nothing in memory; reads and changes nothing."""
@@ -130,11 +130,22 @@ class StoredSequence:
         if self._kind == StateKind.WHOLE:
             self._restore_whole(tokens, self.num_in_memory(prompt))
         usable = self.num_in_memory(prompt)
-        if not usable or not self._context.truncate(usable):
+        if not usable or not self._go_back(usable):
             self._context.clear()
             usable = 0
         reused = min(self._num_kept, usable)
         return BroughtPrefix(reused, usable - reused, num_stored, miss)
+
+    def _go_back(self, num_tokens: int) -> bool:
+        """Keep the first num_tokens of what memory holds."""
+        context = self._context
+        moves_cells = not context.keeps_cells(num_tokens)
+        if not context.truncate(num_tokens) or not moves_cells:
+            return context.num_tokens == num_tokens
+        # As if the window came from the store: that puts it where it would lie if nothing had followed it.
+        return self.has_checkpoints and restore_checkpoint(
+            context, capture_checkpoint(context), list(context.token_ids)
+        )
 
     def _target(self, match: PrefixMatch) -> tuple[int, Checkpoint | None]:
         """How far this kind of model can go with what was found."""
@@ -183,41 +194,54 @@ class StoredSequence:
     def _restore(
         self, match: PrefixMatch, target: int, checkpoint: Checkpoint | None, ids: Sequence[TokenId]
     ) -> bool:
-        blocks = () if self._kind == StateKind.CHECKPOINTS_ONLY else match.blocks
-        whole = all(self._restore_block(block, target, ids) for block in blocks)
-        if whole and checkpoint is not None:
-            whole = self._restore_checkpoint(checkpoint, ids[:target])
-        if not whole and self._context.awaits_checkpoint:
+        assert self._store is not None
+        num_held = common_prefix_length(token_array(self._context.token_ids), token_array(ids[:target]))
+        # Of blocks that are in memory already no byte is read.
+        blocks = [
+            (matched.block, ids[matched.block.start : min(matched.block.start + matched.num_tokens, target)])
+            for matched in (() if self._kind == StateKind.CHECKPOINTS_ONLY else match.blocks)
+            if matched.block.start < target and matched.block.start + matched.num_tokens > num_held
+        ]
+        entries: list[StoredEntry] = [block for block, _ in blocks]
+        if checkpoint is not None:
+            entries.append(checkpoint)
+        payloads: list[StateBytes] = []
+        with ExitStack() as opened:
+            # All are verified before the first is used: a damaged file costs nothing that memory has.
+            for entry in entries:
+                payload = opened.enter_context(self._store.open_payload(entry))
+                if payload is None:
+                    return False
+                payloads.append(payload)
+                del payload
+            refused: StoredEntry | None = next(
+                (
+                    block
+                    for number, (block, rows) in enumerate(blocks)
+                    if not restore_block(self._context, payloads[number], block.start, rows)
+                ),
+                None,
+            )
+            if refused is None and checkpoint is not None:
+                refused = self._restore_checkpoint(checkpoint, payloads[-1], ids[:target])
+            # A mapping with a view on it cannot be closed.
+            payloads.clear()
+        if refused is not None:
+            self._store.reject(refused)
+        if refused is not None and self._context.awaits_checkpoint:
             # Rows without the layers that see less are of no use to anyone.
             self._context.clear()
             self._num_kept = 0
-        return whole
+        return refused is None
 
-    def _restore_block(self, matched: MatchedBlock, target: int, ids: Sequence[TokenId]) -> bool:
-        block = matched.block
-        rows = list(ids[block.start : min(block.start + matched.num_tokens, target)])
-        if not rows or self._context.token_ids[block.start : block.start + len(rows)] == rows:
-            return True  # not needed, or in memory: no byte is read
-        assert self._store is not None
-        with self._store.open_payload(block) as payload:
-            if payload is None:
-                return False
-            fits = restore_block(self._context, payload, block.start, rows)
-        if not fits:
-            self._store.reject(block)
-        return fits
-
-    def _restore_checkpoint(self, checkpoint: Checkpoint, ids: Sequence[TokenId]) -> bool:
-        assert self._store is not None
-        with self._store.open_payload(checkpoint) as payload:
-            if payload is None:
-                return False
-            fits = restore_checkpoint(self._context, payload, ids)
+    def _restore_checkpoint(
+        self, checkpoint: Checkpoint, payload: StateBytes, ids: Sequence[TokenId]
+    ) -> Checkpoint | None:
+        """The checkpoint if the library refused it."""
+        fits = restore_checkpoint(self._context, payload, ids)
         if self._kind == StateKind.CHECKPOINTS_ONLY or not self._context.num_tokens:
             self._num_kept = 0
-        if not fits:
-            self._store.reject(checkpoint)
-        return fits
+        return None if fits else checkpoint
 
     def _restore_whole(self, tokens: TokenArray, in_memory: int) -> None:
         """For a state whose layout is not known."""

@@ -134,7 +134,8 @@ def parse_state(state: StateBytes, like: StateLayout | None = None) -> StateLayo
         try:
             layouts.append(_Reader(state, cell_words).state(like))
         except UnknownLayout as error:
-            reasons.append(error)
+            # Its traceback would keep the state, and the file that it is mapped from, in a reference cycle.
+            reasons.append(error.with_traceback(None))
         if layouts and not layouts[0].has_attention_rows:
             # Nothing in it would be read differently.
             return layouts[0]
