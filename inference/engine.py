@@ -328,7 +328,8 @@ class Engine:
                 raise EngineError(failure.code, failure.message)
             assert self._loaded is not None
             prompt = self._loaded.prompt_builder.build(request)
-            found = StoredSequence(self._loaded, self._store, None).look_up(prompt)
+            sequence = StoredSequence(self._loaded, self._store, None)
+            found = sequence.look_up(prompt)
         except EngineError as error:
             self._emit(RequestFailed(request.request_id, error.code, str(error)))
             return
@@ -341,7 +342,12 @@ class Engine:
                 num_usable_tokens=found.num_usable,
                 bytes_to_read=found.bytes_to_read,
                 miss=explain_miss(
-                    found.miss, prompt, vocab, num_stored=found.num_stored, num_usable=found.num_usable
+                    found.miss,
+                    prompt,
+                    vocab,
+                    num_stored=found.num_stored,
+                    num_usable=found.num_usable,
+                    has_checkpoints=sequence.has_checkpoints,
                 ),
             )
         )

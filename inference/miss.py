@@ -20,6 +20,7 @@ class MissReason(StrEnum):
     SYSTEM_PROMPT_DIFFERS = "system prompt differs"
     TOKENISED_OTHERWISE = "tokenised otherwise"
     MESSAGE_ENDS_ONLY = "message ends only"
+    NOT_RESTORED = "not restored"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,16 +37,23 @@ class Miss:
 
 
 def explain_miss(
-    cause: MissCause | None, prompt: Prompt, vocab: Vocab, *, num_stored: int, num_usable: int
+    cause: MissCause | None,
+    prompt: Prompt,
+    vocab: Vocab,
+    *,
+    num_stored: int,
+    num_usable: int,
+    has_checkpoints: bool,
 ) -> Miss | None:
     """None: nothing was read again but the last token. cause: as the store told it. num_stored tokens of the prompt
-    are stored, num_usable could be used."""
+    are stored, num_usable were used. has_checkpoints: the model can only go on from certain positions."""
 
     def text_of(token_id: int) -> str:
         return vocab.written_piece(TokenId(token_id)).decode("utf-8", "replace")
 
     if num_usable < num_stored:
-        return Miss(MissReason.MESSAGE_ENDS_ONLY, num_usable, text_of(prompt.token_ids[num_usable]))
+        reason = MissReason.MESSAGE_ENDS_ONLY if has_checkpoints else MissReason.NOT_RESTORED
+        return Miss(reason, num_usable, text_of(prompt.token_ids[num_usable]))
     if cause is None:
         return None
     prompt_text = text_of(cause.prompt_token_id)

@@ -116,7 +116,12 @@ class ReplyRun:
             self.bytes_read = self._store.bytes_read - read_before
         usable = brought.reused_tokens + brought.restored_tokens
         self.miss = explain_miss(
-            brought.miss, prompt, self._loaded.model.vocab, num_stored=brought.num_stored, num_usable=usable
+            brought.miss,
+            prompt,
+            self._loaded.model.vocab,
+            num_stored=brought.num_stored,
+            num_usable=usable,
+            has_checkpoints=self._sequence.has_checkpoints,
         )
         self.restore_s = time.monotonic() - started
 

@@ -73,6 +73,11 @@ def miss_words(miss: Miss) -> str:
                 f"Read again from token {position}, {here}: more is stored, "
                 "but this model can go on only from where a message ended."
             )
+        case MissReason.NOT_RESTORED:
+            return (
+                f"Read again from token {position}, {here}: more is stored, but reading it from this disk was "
+                "expected to take longer, or failed."
+            )
 
 
 def _tokens(count: int) -> str:

@@ -79,6 +79,10 @@ def drop_from_page_cache(folder: Path) -> None:
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
+def bytes_in(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*.kv"))
+
+
 def read_all(folder: Path) -> float:
     """Seconds to read every block into memory that is there already."""
     paths = list(folder.rglob("*.kv"))
@@ -117,7 +121,7 @@ async def measure(prompt: str, folder: Path) -> Reopened:
         warm_s=min(seconds for seconds, _ in warm),
         dropped_s=min(seconds for seconds, _ in dropped),
         decode_step_s=min(step for _, step in warm),
-        num_bytes=sum(path.stat().st_size for path in folder.rglob("*.kv")),
+        num_bytes=bytes_in(folder),
     )
 
 

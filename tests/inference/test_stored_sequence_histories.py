@@ -34,6 +34,7 @@ from inference.reply_run import ReplyRun
 from inference.request import FinishReason, GenerationRequest
 from inference.sampling_params import SamplingParams
 from inference.stored_sequence import StoredSequence
+from tests.inference.chat_texts import texts
 from tests.inference.conftest import TINY_KINDS
 from tests.inference.stored_chats import let_restoring_pay
 from tests.inference.storeless_reference import StorelessReference
@@ -52,12 +53,6 @@ CASES = [
 
 Ids = tuple[TokenId, ...]
 
-# Letters that no merge joins, in runs, so that chats share beginnings, leave each other anywhere and cross edges.
-texts = st.lists(
-    st.tuples(st.sampled_from("bdq"), st.sampled_from([1, 1, 2, 5, 20, 31, 32, 33, 64, 100, 255, 257])),
-    min_size=1,
-    max_size=3,
-).map(lambda runs: "".join(letter * count for letter, count in runs))
 systems = st.sampled_from([None, "", "z" * 10, "z" * 70, "z" * 60 + "x" * 10])
 which = st.integers(0, 99)
 fraction = st.floats(0, 1)

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from desktop.conversations import (
-    Conversation,
     ConversationId,
     ConversationStore,
     MessageId,
@@ -17,9 +16,9 @@ from desktop.conversations import (
     NoSuchRecord,
 )
 from desktop.conversations.store import title_from
-from inference import FinishReason, Miss, MissReason, PromptCounts, RequestTimings, SamplingParams, TokenId
+from inference import FinishReason, Miss, MissReason, PromptCounts, RequestTimings
+from tests.desktop.conversations.turns import IDS, SAMPLING, answer, ask, begin
 
-SAMPLING = SamplingParams(temperature=0.3, top_k=40, seed=7, max_tokens=100)
 COUNTS = PromptCounts(num_prompt_tokens=40, reused_tokens=10, restored_tokens=20, prefilled_tokens=10)
 TIMINGS = RequestTimings(
     queued_s=0.1,
@@ -31,26 +30,6 @@ TIMINGS = RequestTimings(
     decode_s=2.5,
     e2e_s=3.0,
 )
-IDS = tuple(map(TokenId, (1, 2, 2**31 - 1)))
-
-
-def ask(
-    store: ConversationStore, conversation: Conversation, content: str = "Why is the sky blue?"
-) -> MessageId:
-    """A user message after the head."""
-    head_id = store.conversation(conversation.id).head_id
-    return store.add_user_message(conversation.id, content, head_id).id
-
-
-def begin(store: ConversationStore, conversation: Conversation, parent_id: MessageId) -> MessageId:
-    return store.begin_reply(conversation.id, parent_id, "/models/a.gguf", SAMPLING).id
-
-
-def answer(
-    store: ConversationStore, conversation: Conversation, parent_id: MessageId, text: str
-) -> MessageId:
-    reply_id = begin(store, conversation, parent_id)
-    return store.finish_reply(reply_id, status=MessageStatus.COMPLETE, content=text, token_ids=IDS).id
 
 
 def test_a_new_conversation_is_empty_and_keeps_title_and_model(store: ConversationStore) -> None:
@@ -355,40 +334,6 @@ def test_a_reply_keeps_its_receipt(store: ConversationStore) -> None:
         COUNTS,
         TIMINGS,
     )
-
-
-def test_a_refused_message_goes_back_into_the_draft_before_what_was_typed_since(
-    store: ConversationStore,
-) -> None:
-    conversation = store.create_conversation()
-    message_id = ask(store, conversation, "far too long")
-    reply_id = begin(store, conversation, message_id)
-    store.set_draft(conversation.id, "next idea")
-    after = store.withdraw(message_id)
-    assert (after.draft, after.head_id, after.title) == ("far too long\n\nnext idea", None, "")
-    assert store.branch(conversation.id) == []
-    for gone in (message_id, reply_id):
-        with pytest.raises(NoSuchRecord):
-            store.message(gone)
-
-
-def test_withdrawing_a_later_message_shows_the_chat_as_it_was(store: ConversationStore) -> None:
-    conversation = store.create_conversation("Physics")
-    first = answer(store, conversation, ask(store, conversation), "because")
-    reply_id = begin(store, conversation, second := ask(store, conversation, "and?"))
-    store.finish_reply(reply_id, status=MessageStatus.FAILED, content="", token_ids=None, error="too long")
-    after = store.withdraw(second)
-    assert (after.head_id, after.draft, after.title) == (first, "and?", "Physics")
-
-
-def test_an_answered_message_cannot_be_withdrawn(store: ConversationStore) -> None:
-    conversation = store.create_conversation()
-    question = ask(store, conversation)
-    reply_id = answer(store, conversation, question, "because")
-    for message_id in (question, reply_id):
-        with pytest.raises(ValueError, match="withdrawn"):
-            store.withdraw(message_id)
-    assert [message.id for message in store.branch(conversation.id)] == [question, reply_id]
 
 
 @pytest.mark.parametrize(
