@@ -382,7 +382,6 @@ def run_histories(path: Path, kv_type: int, folder: Path, max_examples: int, ste
             max_examples=max_examples,
             stateful_step_count=steps,
             deadline=None,
-            # Shrinking a history of a real model's replies takes longer than reading it.
             phases=[HypothesisPhase.generate],
             suppress_health_check=list(HealthCheck),
         ),
