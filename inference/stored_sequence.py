@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from inference.kvcache.block import Checkpoint, CheckpointKind, StoredEntry
+from inference.kvcache.block import Block, Checkpoint, CheckpointKind, StoredEntry
 from inference.kvcache.block_store import BlockStore
 from inference.kvcache.prefix_match import BlockRange, MissCause, PrefixMatch
 from inference.kvcache.restore_rates import RestoreRates
@@ -139,13 +139,16 @@ class StoredSequence:
     def _go_back(self, num_tokens: int) -> bool:
         """Keep the first num_tokens of what memory holds."""
         context = self._context
-        moves_cells = not context.keeps_cells(num_tokens)
-        if not context.truncate(num_tokens) or not moves_cells:
-            return context.num_tokens == num_tokens
+        if context.keeps_cells(num_tokens):
+            return context.truncate(num_tokens)
+        if not self.has_checkpoints or not context.truncate(num_tokens):
+            return False
         # As if the window came from the store: that puts it where it would lie if nothing had followed it.
-        return self.has_checkpoints and restore_checkpoint(
-            context, capture_checkpoint(context), list(context.token_ids)
-        )
+        try:
+            window = capture_checkpoint(context)
+        except (IncompleteState, UnknownLayout):
+            return False
+        return restore_checkpoint(context, window, list(context.token_ids))
 
     def _target(self, match: PrefixMatch) -> tuple[int, Checkpoint | None]:
         """How far this kind of model can go with what was found."""
@@ -202,43 +205,49 @@ class StoredSequence:
             for matched in (() if self._kind == StateKind.CHECKPOINTS_ONLY else match.blocks)
             if matched.block.start < target and matched.block.start + matched.num_tokens > num_held
         ]
-        entries: list[StoredEntry] = [block for block, _ in blocks]
-        if checkpoint is not None:
-            entries.append(checkpoint)
-        payloads: list[StateBytes] = []
+        if checkpoint is None:
+            return all(self._restore_block(block, rows) for block, rows in blocks)
         with ExitStack() as opened:
-            # All are verified before the first is used: a damaged file costs nothing that memory has.
-            for entry in entries:
+            # Blocks without their checkpoint cost what memory has, so all are verified before the first is used.
+            payloads: list[StateBytes] = []
+            for entry in (*(block for block, _ in blocks), checkpoint):
                 payload = opened.enter_context(self._store.open_payload(entry))
                 if payload is None:
                     return False
                 payloads.append(payload)
                 del payload
-            refused: StoredEntry | None = next(
-                (
-                    block
-                    for number, (block, rows) in enumerate(blocks)
-                    if not restore_block(self._context, payloads[number], block.start, rows)
-                ),
-                None,
-            )
-            if refused is None and checkpoint is not None:
-                refused = self._restore_checkpoint(checkpoint, payloads[-1], ids[:target])
+            refused = self._put_in_place(blocks, checkpoint, payloads, ids[:target])
             # A mapping with a view on it cannot be closed.
             payloads.clear()
         if refused is not None:
             self._store.reject(refused)
-        if refused is not None and self._context.awaits_checkpoint:
-            # Rows without the layers that see less are of no use to anyone.
+        if self._context.awaits_checkpoint:
             self._context.clear()
             self._num_kept = 0
         return refused is None
 
-    def _restore_checkpoint(
-        self, checkpoint: Checkpoint, payload: StateBytes, ids: Sequence[TokenId]
-    ) -> Checkpoint | None:
-        """The checkpoint if the library refused it."""
-        fits = restore_checkpoint(self._context, payload, ids)
+    def _restore_block(self, block: Block, rows: Sequence[TokenId]) -> bool:
+        assert self._store is not None
+        with self._store.open_payload(block) as payload:
+            if payload is None:
+                return False
+            fits = restore_block(self._context, payload, block.start, rows)
+        if not fits:
+            self._store.reject(block)
+        return fits
+
+    def _put_in_place(
+        self,
+        blocks: Sequence[tuple[Block, Sequence[TokenId]]],
+        checkpoint: Checkpoint,
+        payloads: Sequence[StateBytes],
+        ids: Sequence[TokenId],
+    ) -> StoredEntry | None:
+        """What the library refused. payloads: of the blocks, and then the checkpoint's."""
+        for number, (block, rows) in enumerate(blocks):
+            if not restore_block(self._context, payloads[number], block.start, rows):
+                return block
+        fits = restore_checkpoint(self._context, payloads[-1], ids)
         if self._kind == StateKind.CHECKPOINTS_ONLY or not self._context.num_tokens:
             self._num_kept = 0
         return None if fits else checkpoint

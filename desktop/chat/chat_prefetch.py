@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QObject, QTimer
+from PySide6.QtCore import QObject, QTimer, Signal
 
 from desktop.bridge.background_tasks import BackgroundTasks
 from desktop.bridge.conversation_tasks import ConversationTasks
@@ -24,6 +24,8 @@ class ChatPrefetch(QObject):
     A private chat has nothing on disk.
     """
 
+    pause_over = Signal()
+
     def __init__(
         self,
         open_chat: OpenChat,
@@ -40,7 +42,8 @@ class ChatPrefetch(QObject):
         self._turns = turns
         self._models = models
         self._timer = QTimer(self, singleShot=True, interval=PREFETCH_PAUSE_MS)
-        self._timer.timeout.connect(lambda: background.start(self.prefetch()))
+        self._timer.timeout.connect(self.pause_over)
+        self.pause_over.connect(lambda: background.start(self.prefetch()))
         open_chat.opened.connect(self._soon)
         models.loading_changed.connect(self._soon)
         turns.ended.connect(self._turn_ended)

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from inference.llama.context import Context
 from inference.llama.sequence_state import (
@@ -19,7 +18,7 @@ from inference.llama.sequence_state import (
     restore_checkpoint,
     state_kind,
 )
-from inference.llama.state_layout import parse_state
+from inference.llama.state_layout import StateBytes, parse_state, pick_rows
 from inference.messages import TokenId
 
 _MAX_CANDIDATES = 8
@@ -143,7 +142,7 @@ class StorelessReference:
         if self._kind != StateKind.CHECKPOINTS_ONLY:
             assert restore_block(self._context, capture_block(tested, 0, len(token_ids)), 0, token_ids)
         if self._kind != StateKind.BLOCKS:
-            assert restore_checkpoint(self._context, capture_checkpoint(tested), token_ids)
+            assert restore_checkpoint(self._context, _checkpoint(tested), token_ids)
         self._calls = None
 
     def _decode(self, token_ids: Sequence[TokenId], *, want_logits: bool) -> None:
@@ -174,11 +173,24 @@ def _held(context: Context, kind: StateKind) -> Held:
     rows: tuple[bytes, ...] = ()
     if kind != StateKind.CHECKPOINTS_ONLY:
         rows = _row_digests(capture_block(context, 0, len(token_ids)))
-    checkpoint = None if kind == StateKind.BLOCKS else _digest(capture_checkpoint(context))
+    checkpoint = None if kind == StateKind.BLOCKS else _digest(_checkpoint(context))
     return Held(token_ids, rows, checkpoint)
 
 
-def _row_digests(block: npt.NDArray[np.uint8]) -> tuple[bytes, ...]:
+def _checkpoint(context: Context) -> StateBytes:
+    """capture_checkpoint, without the rows of windowed layers that nobody sees any more: it takes none where one of
+    these only fills its cell."""
+    n_swa = context.model.n_swa
+    if not n_swa:
+        return capture_checkpoint(context)
+    state = context.read_partial_state()
+    window = parse_state(state).first_attention
+    in_order = np.argsort(window.positions)
+    seen = in_order[window.positions[in_order] > context.num_tokens - n_swa]
+    return pick_rows(state, window, seen, np.empty(0, dtype=np.uint8))
+
+
+def _row_digests(block: StateBytes) -> tuple[bytes, ...]:
     section = parse_state(block).first_attention
     rows = np.concatenate(
         [
@@ -192,7 +204,7 @@ def _row_digests(block: npt.NDArray[np.uint8]) -> tuple[bytes, ...]:
     return tuple(map(_digest, rows))
 
 
-def _digest(data: npt.NDArray[np.uint8]) -> bytes:
+def _digest(data: StateBytes) -> bytes:
     return hashlib.blake2b(np.ascontiguousarray(data), digest_size=12).digest()
 
 

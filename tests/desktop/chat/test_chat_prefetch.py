@@ -57,7 +57,8 @@ async def test_the_last_chat_is_prefetched_once_its_model_is_loaded(make_window:
 async def test_only_the_chat_one_stays_with_is_prefetched(
     make_window: MakeWindow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chat_prefetch, "PREFETCH_PAUSE_MS", 100)
+    # Longer than the test: the pause ends when the test says so, however slow the machine is.
+    monkeypatch.setattr(chat_prefetch, "PREFETCH_PAUSE_MS", 3_600_000)
     window = make_window()
     async with window:
         await until(lambda: bool(window.engine.loaded))
@@ -66,6 +67,8 @@ async def test_only_the_chat_one_stays_with_is_prefetched(
         for _ in range(2):
             window.everwarm.list_view.open_next()
             await until(lambda: window.everwarm.list_view.current_id == window.everwarm.open_chat.id)
+        assert len(prefetched(window)) == before
+        window.everwarm.prefetch.pause_over.emit()
         await until(lambda: len(prefetched(window)) > before)
         assert prefetched(window)[before:] == [["One", "Sure."]]
 

@@ -218,7 +218,7 @@ def test_each_kind_refuses_what_it_does_not_have(holding: Callable[..., Context]
         capture_block(holding("recurrent"), 0, 10)
 
 
-def test_a_model_whose_layout_is_not_known_is_stored_whole(holding: Callable[..., Context]) -> None:
+def test_latent_attention_is_stored_whole(holding: Callable[..., Context]) -> None:
     context = holding("gqa")
     header = context.model.header
     latent = {**header.metadata, f"{header.architecture}.attention.key_length_mla": 64}
@@ -226,7 +226,9 @@ def test_a_model_whose_layout_is_not_known_is_stored_whole(holding: Callable[...
     assert state_kind(context) == StateKind.WHOLE
     with pytest.raises(ValueError, match="whole"):
         capture_block(context, 0, 10)
-    context.model.header = header
-    assert state_kind(context) == StateKind.BLOCKS
+
+
+def test_a_state_without_flash_attention_is_stored_whole(holding: Callable[..., Context]) -> None:
+    context = holding("gqa")
     context.flash_attention = False
     assert state_kind(context) == StateKind.WHOLE
