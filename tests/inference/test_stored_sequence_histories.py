@@ -26,6 +26,7 @@ from inference.kvcache.block_store import BlockStore
 from inference.kvcache.model_digest import ModelDigests
 from inference.kvcache.reuse import token_array
 from inference.llama.context import ContextParams
+from inference.llama.sequence_state import StateKind, state_kind
 from inference.loaded_model import LoadedModel
 from inference.messages import Message, TokenId
 from inference.model_config import ModelConfig
@@ -224,7 +225,7 @@ class Histories(RuleBasedStateMachine):
             match = self.store.match_prefix(self.fingerprint, token_array(ids), max_hit_length=len(ids))
             self.stored.add(ids[: match.num_tokens])
             ends = [checkpoint.end for checkpoint in match.checkpoints]
-            is_alone = self.loaded.model.is_recurrent and not match.blocks
+            is_alone = state_kind(self.context) == StateKind.CHECKPOINTS_ONLY
             self.checkpoints |= {ids[:end] for end in ends if is_alone or end <= match.num_tokens}
         self.stored.discard(())
 
