@@ -8,3 +8,8 @@ texts = st.lists(
     min_size=1,
     max_size=3,
 ).map(lambda runs: "".join(letter * count for letter, count in runs))
+
+systems = st.sampled_from([None, "", "z" * 10, "z" * 70, "z" * 60 + "x" * 10])
+which = st.integers(0, 99)
+fraction = st.floats(0, 1)
+reply_lengths = st.sampled_from([1, 2, 5, 12])

@@ -35,7 +35,7 @@ from inference.reply_run import ReplyRun
 from inference.request import FinishReason, GenerationRequest
 from inference.sampling_params import SamplingParams
 from inference.stored_sequence import StoredSequence
-from tests.inference.chat_texts import texts
+from tests.inference.chat_texts import fraction, reply_lengths, systems, texts, which
 from tests.inference.conftest import TINY_KINDS
 from tests.inference.stored_chats import let_restoring_pay
 from tests.inference.storeless_reference import StorelessReference
@@ -53,11 +53,6 @@ CASES = [
 ]
 
 Ids = tuple[TokenId, ...]
-
-systems = st.sampled_from([None, "", "z" * 10, "z" * 70, "z" * 60 + "x" * 10])
-which = st.integers(0, 99)
-fraction = st.floats(0, 1)
-reply_lengths = st.sampled_from([1, 2, 5, 12])
 
 
 class Histories(RuleBasedStateMachine):
