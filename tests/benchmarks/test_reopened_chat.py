@@ -1,7 +1,8 @@
 """Time to first token of a chat that was read in another process, against what it is to be compared with.
 
 (a) the same prompt cold; (b) the physical limit: reading the same bytes, plus one decode step; (c) llama-server's slot
-restore. Every figure is the least of several, so that another program's share of the processor is left out.
+restore. But for the cold one, every figure is the least of several, so that another program's share of the processor
+is left out.
 """
 
 from __future__ import annotations
