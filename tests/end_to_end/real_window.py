@@ -20,6 +20,9 @@ import psutil
 # Generous: what is waited for is an event, and only a broken program makes it run out.
 TIMEOUT_S = 120.0
 
+# A small model may ramble until its context is full; then what is waited for takes as long as that.
+SAMPLING = "[sampling]\ntemperature = 0\nmax_tokens = 600\n"
+
 
 def wait_until(holds: Callable[[], bool], what: str) -> None:
     deadline = time.monotonic() + TIMEOUT_S
@@ -58,6 +61,10 @@ class RealWindow:
     window_id: str = field(init=False, default="")
 
     def __post_init__(self) -> None:
+        settings = self.data / "settings.toml"
+        if not settings.exists():
+            self.data.mkdir(parents=True, exist_ok=True)
+            settings.write_text(SAMPLING)
         self._log_path = self.data / "logs" / "window.log"
         self._logged_before = self._log_path.stat().st_size if self._log_path.exists() else 0
         self.process = self.start()
