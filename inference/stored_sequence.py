@@ -215,10 +215,7 @@ class StoredSequence:
                 if payload is None:
                     return False
                 payloads.append(payload)
-                del payload
             refused = self._put_in_place(blocks, checkpoint, payloads, ids[:target])
-            # A mapping with a view on it cannot be closed.
-            payloads.clear()
         if refused is not None:
             self._store.reject(refused)
         if self._context.awaits_checkpoint:

@@ -11,8 +11,8 @@ Little-endian:
 from __future__ import annotations
 
 import contextlib
+import io
 import logging
-import mmap
 import os
 import secrets
 import struct
@@ -28,6 +28,7 @@ import xxhash
 
 from inference.kvcache.block import TOKEN_BYTES, folder_name, token_bytes
 from inference.kvcache.fingerprint import FINGERPRINT_BYTES, Fingerprint
+from inference.kvcache.read_buffers import ReadBuffers
 from inference.kvcache.reuse import TokenArray
 
 _logger = logging.getLogger(__name__)
@@ -135,30 +136,35 @@ def read_header_and_tokens(path: Path) -> tuple[FileHeader, TokenArray]:
 
 
 @contextlib.contextmanager
-def mapped_payload(path: Path) -> Iterator[StateBytes]:
-    """The verified payload, mapped from the page cache without a copy. Raises OSError, DamagedFile, NewerVersion."""
+def read_payload(path: Path, buffers: ReadBuffers) -> Iterator[StateBytes]:
+    """The verified payload, valid inside the with block. Raises OSError, DamagedFile, NewerVersion.
+
+    Read rather than mapped: what was verified cannot change any more, and a file that another program cuts short
+    meanwhile costs no SIGBUS.
+    """
     with path.open("rb", buffering=0) as file:
         header = _read_header(file.read(HEADER_BYTES), path, os.fstat(file.fileno()).st_size)
-        # Linux: one system call instead of a fault for every page.
-        populate = getattr(mmap, "MAP_POPULATE", 0)
-        if populate:
-            mapping = mmap.mmap(
-                file.fileno(), header.file_bytes, flags=mmap.MAP_SHARED | populate, prot=mmap.PROT_READ
-            )
-        else:
-            mapping = mmap.mmap(file.fileno(), header.file_bytes, access=mmap.ACCESS_READ)
-    whole = np.frombuffer(mapping, dtype=np.uint8)
-    payload = whole[header.payload_offset :]
-    try:
-        _check_tokens(whole[HEADER_BYTES : header.payload_offset].tobytes(), header)
-        if xxhash.xxh3_128_digest(payload.data) != header.payload_checksum:
-            raise DamagedFile("the checksum of its payload does not match")
-        yield payload
-    finally:
-        # A mapping with a view on it cannot be closed.
-        del payload, whole
-        with contextlib.suppress(BufferError):
-            mapping.close()
+        size = header.file_bytes - HEADER_BYTES
+        buffer = buffers.take(size)
+        try:
+            _read_into(file, buffer[:size])
+            tokens_end = header.num_token_ids * TOKEN_BYTES
+            _check_tokens(buffer[:tokens_end].tobytes(), header)
+            payload = buffer[tokens_end:size]
+            if xxhash.xxh3_128_digest(payload.data) != header.payload_checksum:
+                raise DamagedFile("the checksum of its payload does not match")
+            yield payload
+        finally:
+            buffers.give_back(buffer)
+
+
+def _read_into(file: io.FileIO, buffer: StateBytes) -> None:
+    num_read = 0
+    while num_read < buffer.size:
+        count = file.readinto(buffer[num_read:].data)
+        if not count:
+            raise DamagedFile("it became shorter while it was read")
+        num_read += count
 
 
 def _read_header(data: bytes, path: Path, size: int) -> FileHeader:

@@ -52,7 +52,5 @@ def split_block(
             for half in written:
                 index.remove(half)
             raise
-        finally:
-            del payload
     index.remove(block)
     return True

@@ -20,8 +20,8 @@ from inference.kvcache.block_file import (
     NewerVersion,
     StateBytes,
     encode_head,
-    mapped_payload,
     read_header_and_tokens,
+    read_payload,
     remove_abandoned_files,
     unlink,
     write_file,
@@ -29,6 +29,7 @@ from inference.kvcache.block_file import (
 from inference.kvcache.change_log import ChangeLog
 from inference.kvcache.fingerprint import Fingerprint
 from inference.kvcache.prefix_tree import PrefixTree
+from inference.kvcache.read_buffers import ReadBuffers
 from inference.kvcache.reuse import TokenArray
 
 _Read = TypeVar("_Read")
@@ -50,6 +51,7 @@ class StoreIndex:
         self.counts: Counter[type[StoredEntry]] = Counter()
         self._trees: dict[str, PrefixTree] = {}
         self.foreign: set[str] = set()
+        self._buffers = ReadBuffers()
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.changes = ChangeLog(root / "changes.log")
         self.changes.mark_known()
@@ -139,9 +141,9 @@ class StoreIndex:
         with self.lock:
             entry.ref_count += 1
         try:
-            with contextlib.ExitStack() as mapping:
+            with contextlib.ExitStack() as reading:
                 payload = self._reading(
-                    entry, lambda: mapping.enter_context(mapped_payload(self.path(entry)))
+                    entry, lambda: reading.enter_context(read_payload(self.path(entry), self._buffers))
                 )
                 if payload is not None:
                     with self.lock:
@@ -149,7 +151,6 @@ class StoreIndex:
                     if is_use:
                         self.touch(entry)
                 yield payload
-                del payload
         finally:
             with self.lock:
                 entry.ref_count -= 1

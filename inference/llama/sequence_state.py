@@ -16,6 +16,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from inference.llama.block_layout import BlockLayouts
 from inference.llama.context import Context
 from inference.llama.state_layout import (
     EMPTY_ATTENTION_BYTES,
@@ -27,7 +28,6 @@ from inference.llama.state_layout import (
     StateLayout,
     UnknownLayout,
     cut_rows,
-    parse_block,
     parse_state,
     pick_rows,
 )
@@ -64,13 +64,14 @@ _WITH_CHECKPOINTS = (StateKind.BLOCKS_AND_CHECKPOINTS, StateKind.CHECKPOINTS_ONL
 
 @dataclass(frozen=True, slots=True)
 class _Empty:
-    """An empty sequence's state and partial state, which show what sections this context's states have; and the
-    state's bytes behind the first section."""
+    """An empty sequence's state and partial state, which show what sections this context's states have; the
+    state's bytes behind the first section; and how this context's blocks are laid out."""
 
     kind: StateKind
     state: StateLayout
     partial: StateLayout
     behind_first: StateBytes
+    blocks: BlockLayouts
 
 
 def state_kind(context: Context) -> StateKind:
@@ -108,7 +109,7 @@ def restore_block(context: Context, block: StateBytes, start: int, token_ids: Se
             f"rows [{start}, {end}) after {context.num_tokens} tokens, of {context.n_ctx} at most"
         )
     try:
-        rows = parse_block(block, empty.state)
+        rows = empty.blocks.parse(block)
     except UnknownLayout:
         return False
     if rows.positions[0] != start or rows.num_rows < len(token_ids):
@@ -199,7 +200,8 @@ def _read_empty(context: Context) -> _Empty | None:
     kind = _KINDS.get((layout.kinds, partial_layout.kinds))
     if kind is None or (layout.kinds == (_A, _A) and not context.num_window_cells):
         return None
-    return _Empty(kind, layout, partial_layout, state[HEADER_BYTES + EMPTY_ATTENTION_BYTES :])
+    behind_first = state[HEADER_BYTES + EMPTY_ATTENTION_BYTES :]
+    return _Empty(kind, layout, partial_layout, behind_first, BlockLayouts(layout))
 
 
 def _empty_of_kind(context: Context, *kinds: StateKind) -> _Empty:

@@ -134,7 +134,7 @@ def parse_state(state: StateBytes, like: StateLayout | None = None) -> StateLayo
         try:
             layouts.append(_Reader(state, cell_words).state(like))
         except UnknownLayout as error:
-            # Its traceback would keep the state, and the file that it is mapped from, in a reference cycle.
+            # Its traceback would keep the state in a reference cycle.
             reasons.append(error.with_traceback(None))
         if layouts and not layouts[0].has_attention_rows:
             # Nothing in it would be read differently.
@@ -150,13 +150,26 @@ def parse_block(block: StateBytes, like: StateLayout | None = None) -> Attention
     """The section of a block that has rows. like: as in parse_state. Raises UnknownLayout if the state is no block."""
     layout = parse_state(block, like)
     section = layout.first_attention
+    check_block_positions(section)
+    if any(other.num_rows for other in layout.sections[1:]):
+        raise UnknownLayout("a block with rows in another section")
+    return section
+
+
+def check_block_positions(section: AttentionSection) -> None:
+    """Raises UnknownLayout unless there are rows, of consecutive positions in order."""
     if section.num_rows == 0:
         raise UnknownLayout("a block without rows")
     if not np.array_equal(section.positions, section.positions[0] + np.arange(section.num_rows)):
         raise UnknownLayout("a block's positions are not consecutive")
-    if any(other.num_rows for other in layout.sections[1:]):
-        raise UnknownLayout("a block with rows in another section")
-    return section
+
+
+def check_cells(cells: npt.NDArray[np.uint32], seq_id: int) -> None:
+    """cells: as in AttentionSection, of one row at least. Raises UnknownLayout."""
+    if np.any(cells[:, 1] != 1) or np.any(cells[:, -1] != seq_id):
+        raise UnknownLayout("a row that belongs to other sequences")
+    if cells[:, 0].max() > np.iinfo(np.int32).max:
+        raise UnknownLayout("a row at a negative position")
 
 
 def cut_rows(block: StateBytes, first: int, last: int) -> StateBytes:
@@ -256,10 +269,7 @@ class _Reader:
         cells = np.frombuffer(self._take(4 * num_rows * words), dtype="<u4").reshape(num_rows, words)
         if not num_rows:
             return AttentionSection(start, self._offset - start, cells, (), ())
-        if np.any(cells[:, 1] != 1) or np.any(cells[:, -1] != seq_id):
-            raise UnknownLayout("a row that belongs to other sequences")
-        if cells[:, 0].max() > np.iinfo(np.int32).max:
-            raise UnknownLayout("a row at a negative position")
+        check_cells(cells, seq_id)
         if self._word() != 0:
             raise UnknownLayout("V is transposed")
         n_layer = self._word()

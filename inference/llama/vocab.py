@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterable
 from types import ModuleType
+from typing import cast
 
 from inference.messages import TokenId
 
@@ -35,7 +36,7 @@ class Vocab:
             ids = (ctypes.c_int32 * capacity)()
             count = self._llama.llama_tokenize(self._handle, data, len(data), ids, capacity, False, True)
             if count >= 0:
-                return [TokenId(token) for token in ids[:count]]
+                return cast(list[TokenId], ids[:count])
             capacity = -count
 
     def with_bos(self, token_ids: list[TokenId]) -> list[TokenId]:

@@ -33,6 +33,7 @@ from tests.benchmarks.llama_server import running_server
 pytestmark = pytest.mark.long
 
 REPEATS = 7
+SETTLE_S = 0.1
 SENTENCE = "The river bends twice before it meets the old mill. "
 MOST_TIMES_THE_LIMIT = 1.5
 LEAST_TIMES_FASTER_THAN_COLD_AT_4K = 100
@@ -108,6 +109,8 @@ async def measure(prompt: str, folder: Path) -> Reopened:
         # Another chat in between takes the place in memory, so that all comes from the store again.
         await ask(second, config, "z")
         prepare()
+        # What the other chat left to be written is none of this one's time.
+        await asyncio.sleep(SETTLE_S)
         seconds, warm = await ask(second, config, prompt)
         assert warm.counts.prefilled_tokens == 1
         assert warm.counts.reused_tokens == 0
@@ -135,6 +138,7 @@ def slot_restore(prompt: str, folder: Path) -> float:
         least = float("inf")
         for _ in range(REPEATS):
             server.first_token("z")
+            time.sleep(SETTLE_S)
             restored_s = server.slot("restore", "chat")
             num_evaluated, seconds = server.first_token(prompt)
             assert num_evaluated == 1

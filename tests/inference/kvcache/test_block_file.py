@@ -19,12 +19,13 @@ from inference.kvcache.block_file import (
     NewerVersion,
     encode_head,
     file_bytes,
-    mapped_payload,
     read_header_and_tokens,
+    read_payload,
     remove_abandoned_files,
     write_file,
 )
 from inference.kvcache.fingerprint import Fingerprint
+from inference.kvcache.read_buffers import ReadBuffers
 from inference.kvcache.reuse import token_array
 
 FINGERPRINT = Fingerprint(bytes(range(32)))
@@ -45,7 +46,7 @@ def path(tmp_path: Path) -> Path:
 def read_back(path: Path) -> bytes:
     """Everything a restore uses; raises what a restore would."""
     header, tokens = read_header_and_tokens(path)
-    with mapped_payload(path) as payload:
+    with read_payload(path, ReadBuffers()) as payload:
         return header.fingerprint + tokens.tobytes() + payload.tobytes()
 
 
