@@ -1,4 +1,4 @@
-"""The inference thread: loads models and answers requests, one after the other, in the order they came."""
+"""The inference thread: loads models, and hands what is asked of the loaded one to the scheduler, in the order it came."""
 
 from __future__ import annotations
 
@@ -34,11 +34,12 @@ from inference.miss import explain_miss
 from inference.model_config import ModelConfig
 from inference.reply_run import ReplyRun
 from inference.request import EngineError, ErrorCode, FinishReason, GenerationRequest, RequestId
+from inference.scheduler import Scheduler
 from inference.stored_sequence import StoredSequence
+from inference.type_ahead import TypeAhead
 
 _logger = logging.getLogger(__name__)
 _LOAD_PROGRESS_STEP = 0.02
-_STATS_INTERVAL_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,7 @@ class _Submitted:
 @dataclass(frozen=True, slots=True)
 class _Prefetch:
     request: GenerationRequest
+    prefills: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,7 @@ class Engine:
         self._emit = emit
         self._waiting: deque[_Work] = deque()
         self._changed = threading.Condition()
-        self._running: ReplyRun | None = None
+        self._scheduler: Scheduler | None = None
         self._taken_up: RequestId | None = None
         self._cancelled: set[RequestId] = set()
         self._is_stopping = False
@@ -133,10 +135,6 @@ class Engine:
     def abort(self, request_id: RequestId) -> None:
         """End a waiting or running request with finish_reason cancelled; an unknown one is ignored."""
         with self._changed:
-            running = self._running
-            if running is not None and running.request.request_id == request_id:
-                running.cancel()
-                return
             waiting = next(
                 (
                     w
@@ -150,6 +148,9 @@ class Engine:
             elif self._taken_up == request_id:
                 # Its model is being loaded: it ends as soon as that is done.
                 self._cancelled.add(request_id)
+            elif self._scheduler is not None:
+                self._scheduler.cancel(request_id)
+            self._changed.notify()
         if waiting is not None:
             self._finish_unread(request_id, time.monotonic() - waiting.arrived)
 
@@ -157,44 +158,75 @@ class Engine:
         """Cancel what runs, drop what waits, and let run() return after storing what is whole."""
         with self._changed:
             self._is_stopping = True
-            if self._running is not None:
-                self._running.cancel()
+            if self._scheduler is not None:
+                self._scheduler.cancel_all()
             self._changed.notify()
 
     # --- the inference thread ----------------------------------------------------------------------
 
     def run(self, store_timeout_s: Callable[[], float]) -> None:
         """Until stop(); then wait at most store_timeout_s() for the store to write what was handed to it."""
-        while (item := self._next()) is not None:
-            match item:
-                case ModelConfig():
-                    self._load(item)
-                case _Submitted():
-                    self._answer(item)
-                case _Prefetch():
-                    self._bring_ahead(item.request)
-                case _Explain():
-                    self._explain(item.request)
-                case _Forget():
-                    if self._store is not None:
-                        self._store.forget(item.owner)
+        while not self._is_stopping:
+            while (item := self._next()) is not None:
+                self._take_up(item)
+            scheduler = self._scheduler
+            if scheduler is not None and scheduler.has_work:
+                scheduler.step()
+            else:
+                with self._changed:
+                    self._changed.wait_for(lambda: self._waiting or self._is_stopping)
+        if self._scheduler is not None:
+            self._scheduler.cancel_all()
+            while self._scheduler.has_replies:
+                self._scheduler.step()
         if self._store is not None:
             self._store.close(store_timeout_s())
             self._emit(EngineStats(self._read_kv_usage()))
 
     def _next(self) -> _Work | None:
+        """The first item, if it can be taken up beside the replies that run; those behind it wait with it."""
         with self._changed:
-            while True:
-                self._changed.wait_for(lambda: self._waiting or self._is_stopping)
-                if self._is_stopping:
-                    return None
-                item = self._waiting.popleft()
-                self._taken_up = item.request.request_id if isinstance(item, _Submitted) else None
-                return item
+            if not self._waiting or self._is_stopping or self._must_wait(self._waiting[0]):
+                return None
+            item = self._waiting.popleft()
+            self._taken_up = item.request.request_id if isinstance(item, _Submitted) else None
+            return item
+
+    def _must_wait(self, item: _Work) -> bool:
+        scheduler = self._scheduler
+        if scheduler is None or not scheduler.has_replies:
+            return False
+        match item:
+            case ModelConfig():
+                return not self._is_loaded(item)
+            case _Forget():
+                # What a reply stores at its end would come after it.
+                return any(run.request.owner == item.owner for run in scheduler.runs())
+            case _Prefetch():
+                return False
+            case _:
+                return not self._is_loaded(item.request.model)
+
+    def _is_loaded(self, config: ModelConfig) -> bool:
+        return self._loaded is not None and self._loaded.info.config == config
+
+    def _take_up(self, item: _Work) -> None:
+        match item:
+            case ModelConfig():
+                self._load(item)
+            case _Submitted():
+                self._submit(item)
+            case _Prefetch():
+                self._look_ahead(item.request, prefills=item.prefills)
+            case _Explain():
+                self._explain(item.request)
+            case _Forget():
+                if self._store is not None:
+                    self._store.forget(item.owner)
 
     def _load(self, config: ModelConfig) -> ModelLoadFailed | None:
         """Make config the loaded model; both outcomes are told to the outside, a failure is returned too."""
-        if self._loaded is not None and self._loaded.info.config == config:
+        if self._loaded is not None and self._is_loaded(config):
             self._emit(ModelLoaded(self._loaded.info))
             return None
         started = time.monotonic()
@@ -203,9 +235,12 @@ class Engine:
             # A file that is no model costs nothing: the former one stays loaded.
             read_model_header(Path(config.path))
             if self._loaded is not None:
+                self._scheduler = None
                 self._loaded.close()
                 self._loaded = None
             self._loaded = LoadedModel(config, self._digests, self._load_progress(config))
+            with self._changed:
+                self._scheduler = Scheduler(self._loaded, self._store, self._emit, self._read_kv_usage)
         except NativeLibraryMissing as error:
             failure = ModelLoadFailed(config, ErrorCode.MODEL_LOAD_FAILED, str(error))
         except EngineError as error:
@@ -234,93 +269,50 @@ class Engine:
 
         return on_progress
 
-    def _answer(self, submitted: _Submitted) -> None:
+    def _submit(self, submitted: _Submitted) -> None:
+        """Hand a request to the scheduler, once its model is loaded."""
         request, taken_up = submitted.request, time.monotonic()
         try:
-            if self._loaded is None or self._loaded.info.config != request.model:
+            if not self._is_loaded(request.model):
                 self._emit(PhaseChanged(request.request_id, Phase.LOADING))
                 if (failure := self._load(request.model)) is not None:
                     raise EngineError(failure.code, failure.message)
-            self._reply(submitted, taken_up)
+            assert self._loaded is not None
+            assert self._scheduler is not None
+            # Loading is told apart from everything else, also when a load ordered earlier made this request wait.
+            load_started, load_ended = self._last_load
+            load_started = max(load_started, submitted.arrived)
+            load_s = max(0.0, load_ended - load_started)
+            load_before_s = max(0.0, min(load_ended, taken_up) - load_started)
+            run = ReplyRun(
+                request,
+                self._loaded,
+                self._store,
+                arrived=submitted.arrived + load_s,
+                queued_s=taken_up - submitted.arrived - load_before_s,
+                load_s=load_s,
+            )
+            with self._changed:
+                run.is_cancelled = request.request_id in self._cancelled
+                self._scheduler.submit(run)
         except EngineError as error:
             self._emit(RequestFailed(request.request_id, error.code, str(error)))
-        except Exception as error:
-            _logger.exception("request %s failed", request.request_id)
-            self._emit(
-                RequestFailed(
-                    request.request_id,
-                    ErrorCode.INTERNAL,
-                    f"something went wrong ({error}); the log has more: try again",
-                )
-            )
         finally:
             with self._changed:
-                self._running = self._taken_up = None
+                self._taken_up = None
                 self._cancelled.discard(request.request_id)
 
-    def _reply(self, submitted: _Submitted, taken_up: float) -> None:
-        assert self._loaded is not None
-        request = submitted.request
-        # Loading is told apart from everything else, also when a load ordered earlier made this request wait.
-        load_started, load_ended = self._last_load
-        load_started = max(load_started, submitted.arrived)
-        load_s = max(0.0, load_ended - load_started)
-        load_before_s = max(0.0, min(load_ended, taken_up) - load_started)
-        run = ReplyRun(request, self._loaded, self._store, arrived=submitted.arrived + load_s)
-        with self._changed:
-            self._running = run
-            if request.request_id in self._cancelled or self._is_stopping:
-                run.is_cancelled = True
-        stats_told = time.monotonic()
-        for event in run.run():
-            self._emit(event)
-            if (now := time.monotonic()) - stats_told >= _STATS_INTERVAL_S:
-                stats_told = now
-                self._emit(EngineStats(self._read_kv_usage()))
-        assert run.finish_reason is not None
-        ended = time.monotonic()
-        timings = RequestTimings(
-            queued_s=taken_up - submitted.arrived - load_before_s,
-            load_s=load_s,
-            tokenize_s=run.tokenize_s,
-            restore_s=run.restore_s,
-            prefill_s=run.prefill_s,
-            ttft_s=run.ttft_s,
-            decode_s=run.decode_s,
-            e2e_s=ended - submitted.arrived,
-        )
-        self._emit(
-            RequestFinished(
-                request_id=request.request_id,
-                finish_reason=run.finish_reason,
-                text=run.detokenizer.text,
-                token_ids=tuple(run.generated_ids),
-                counts=run.counts,
-                num_generation_tokens=len(run.generated_ids),
-                timings=timings,
-                decode_tokens_per_second=run.decode_tokens_per_second,
-                seed=run.seed,
-                kv=self._read_kv_usage(),
-                bytes_read=run.bytes_read,
-                miss=run.miss,
-            )
-        )
-        # Off the reply's path: the text is out, only the next request in the queue waits for the copy.
-        run.store_sequence()
-        self._emit(EngineStats(self._read_kv_usage()))
-
-    def _bring_ahead(self, request: GenerationRequest) -> None:
-        with self._changed:
-            is_urgent = any(isinstance(item, _Submitted | ModelConfig) for item in self._waiting)
-        loaded = self._loaded
-        if is_urgent or loaded is None or loaded.info.config != request.model or self._store is None:
+    def _look_ahead(self, request: GenerationRequest, *, prefills: bool) -> None:
+        if self._loaded is None or self._scheduler is None or not self._is_loaded(request.model):
             return
         try:
-            StoredSequence(loaded, self._store, None).bring(loaded.prompt_builder.build(request))
+            prompt = self._loaded.prompt_builder.build(request)
         except EngineError as error:
             # Whoever sends the message will be told; nobody asked yet.
-            _logger.info("nothing was brought ahead: %s", error)
-        self._emit(EngineStats(self._read_kv_usage()))
+            _logger.info("nothing is read ahead: %s", error)
+            return
+        store = None if request.is_private else self._store
+        self._scheduler.look_ahead(TypeAhead(self._loaded, store, prompt, prefills=prefills))
 
     def _explain(self, request: GenerationRequest) -> None:
         try:
@@ -328,7 +320,7 @@ class Engine:
                 raise EngineError(failure.code, failure.message)
             assert self._loaded is not None
             prompt = self._loaded.prompt_builder.build(request)
-            sequence = StoredSequence(self._loaded, self._store, None)
+            sequence = StoredSequence(self._loaded, self._loaded.context.sequences[0], self._store, None)
             found = sequence.look_up(prompt)
         except EngineError as error:
             self._emit(RequestFailed(request.request_id, error.code, str(error)))

@@ -74,6 +74,10 @@ class RequestFinished:
     bytes_read: int
     """From the store, for this reply."""
     miss: Miss | None
+    num_preemptions: int = 0
+    """How often the reply gave its KV cells up to others, and went on later."""
+    reread_tokens: int = 0
+    """Handed to decode once more because of that, or because another chat's stop dropped a batch."""
 
 
 @dataclass(frozen=True, slots=True)

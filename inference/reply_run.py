@@ -1,19 +1,20 @@
-"""One request from prompt to last token: restore, prefill, decode; as a generator of events."""
+"""One request from prompt to last token, driven step by step by the scheduler: it says which tokens are to be decoded
+next, and is told when they were."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 
 from inference.detokenizer import Detokenizer
-from inference.events import Event, Phase, PhaseChanged, PrefillProgress, TokenDelta
+from inference.events import Event, Phase, PhaseChanged, PrefillProgress, RequestFinished, TokenDelta
 from inference.kvcache.block import CheckpointKind
 from inference.kvcache.block_store import BlockStore
-from inference.llama.context import DecodeAborted
 from inference.llama.sampler import Sampler
+from inference.llama.sequence import BatchPart, Sequence
 from inference.loaded_model import LoadedModel
 from inference.messages import TokenId
-from inference.metrics import PromptCounts
+from inference.metrics import KVUsage, PromptCounts, RequestTimings
 from inference.miss import Miss, explain_miss
 from inference.prompt import Prompt
 from inference.request import EngineError, ErrorCode, FinishReason, GenerationRequest
@@ -24,34 +25,76 @@ _DELTA_INTERVAL_S = 0.025
 
 
 class ReplyRun:
-    """State of one running request. Counters are raised where the work is handed over, nowhere else."""
+    """State of one request. Counters are raised where the work is handed over, nowhere else.
+
+    waiting → read() → join(sequence) → [next_part() → took_part()] … → sample() … until finish_reason is set.
+    leave() goes back to waiting: what was read is read again later, and counted as such.
+    """
 
     def __init__(
-        self, request: GenerationRequest, loaded: LoadedModel, store: BlockStore | None, *, arrived: float
+        self,
+        request: GenerationRequest,
+        loaded: LoadedModel,
+        store: BlockStore | None,
+        *,
+        arrived: float,
+        queued_s: float = 0.0,
+        load_s: float = 0.0,
     ) -> None:
-        """arrived: time.monotonic() when the request came in, moved on by what was spent loading the model."""
+        """arrived: time.monotonic() when the request came in. load_s: of the time since, what loading took."""
         self.request = request
         self._loaded = loaded
-        self._context = loaded.context
         self._store = None if request.is_private else store
-        self._sequence = StoredSequence(loaded, self._store, request.owner)
-        self.bytes_read = 0
-        self.miss: Miss | None = None
-        self._arrived = arrived
+        self._arrived, self._queued_s, self._load_s = arrived, queued_s, load_s
+        self.prompt: Prompt | None = None
+        self.token_ids: list[TokenId] = []
+        self.sequence: Sequence | None = None
+        self._stored: StoredSequence | None = None
+        self._stops: dict[int, CheckpointKind] = {}
         self.is_cancelled = False
         self.finish_reason: FinishReason | None = None
-        self.num_prompt_tokens = 0
-        self.reused_tokens = 0
-        self.restored_tokens = 0
-        self.prefilled_tokens = 0
+        self.last_served = 0
+        # --- counters
+        self.bytes_read = 0
+        self.miss: Miss | None = None
+        self.reused_tokens = self.restored_tokens = self.prefilled_tokens = 0
+        self.reread_tokens = 0
+        self.num_preemptions = 0
         self.generated_ids: list[TokenId] = []
         self.detokenizer = Detokenizer()
-        self.tokenize_s = 0.0
-        self.restore_s = 0.0
-        self.prefill_s = 0.0
+        self.tokenize_s = self.restore_s = self.prefill_s = 0.0
         self.ttft_s: float | None = None
         self.decode_s = 0.0
-        self.seed = 0
+        # --- of the step at hand
+        self._sampler: Sampler | None = None
+        self._prefill_started = self._read_s = self._first_token_at = self._last_delta = 0.0
+        self._num_to_prefill = self._num_read = self._num_handed = 0
+        self._has_joined = False
+        self._pending_text = ""
+        self._pending_ids: list[TokenId] = []
+        self._is_decoding = False
+
+    @property
+    def arrived(self) -> float:
+        return self._arrived
+
+    @property
+    def is_private(self) -> bool:
+        return self.request.is_private
+
+    @property
+    def seed(self) -> int:
+        return self._sampler.seed if self._sampler is not None else 0
+
+    @property
+    def num_prompt_tokens(self) -> int:
+        return len(self.prompt.token_ids) if self.prompt is not None else 0
+
+    @property
+    def num_remaining(self) -> int:
+        """Tokens to decode before the next one can be sampled."""
+        assert self.sequence is not None
+        return len(self.token_ids) - self.sequence.num_tokens
 
     @property
     def counts(self) -> PromptCounts:
@@ -65,157 +108,199 @@ class ReplyRun:
         steps = len(self.generated_ids) - 1
         return steps / self.decode_s if steps > 0 and self.decode_s > 0 else None
 
-    def cancel(self) -> None:
-        """From any thread: end within one batch."""
-        self.is_cancelled = True
-        self._context.abort_flag.set()
+    # --- from waiting to a sequence and back -----------------------------------------------------------
 
-    def run(self) -> Iterator[Event]:
-        """Events up to, not including, the request's end; finish_reason is set then. Raises EngineError."""
-        self._context.abort_flag.clear()
-        if self.is_cancelled:
-            self.finish_reason = FinishReason.CANCELLED
+    def read(self) -> None:
+        """Make token ids of the request, once. Raises EngineError."""
+        if self.prompt is not None:
             return
-        try:
-            yield from self._run()
-        except DecodeAborted:
-            self.finish_reason = FinishReason.CANCELLED
-        finally:
-            self._context.abort_flag.clear()
-
-    def _run(self) -> Iterator[Event]:
         started = time.monotonic()
         prompt = self._loaded.prompt_builder.build(self.request)
-        prompt_ids = prompt.token_ids
-        self.num_prompt_tokens = len(prompt_ids)
         self.tokenize_s = time.monotonic() - started
-        if len(prompt_ids) > self._context.n_ctx:
+        n_ctx = self._loaded.context.n_ctx
+        if len(prompt.token_ids) > n_ctx:
             raise EngineError(
                 ErrorCode.PROMPT_TOO_LONG,
-                f"the prompt is {len(prompt_ids):,} tokens, the context holds {self._context.n_ctx:,}: "
+                f"the prompt is {len(prompt.token_ids):,} tokens, the context holds {n_ctx:,}: "
                 "shorten it, start a new chat, or choose a larger context",
             )
-        sampler = Sampler(self._loaded.model.llama, self.request.sampling, prompt_ids)
-        self.seed = sampler.seed
-        try:
-            yield from self._bring_prefix(prompt)
-            yield from self._prefill(prompt)
-            yield from self._decode(sampler)
-        finally:
-            sampler.close()
+        self._sampler = Sampler(self._loaded.model.llama, self.request.sampling, prompt.token_ids)
+        self.prompt, self.token_ids = prompt, list(prompt.token_ids)
 
-    def _bring_prefix(self, prompt: Prompt) -> Iterator[Event]:
-        """Make the context hold as much of the prompt's beginning as memory or store have."""
+    def join(self, sequence: Sequence) -> Iterator[Event]:
+        """Make the sequence hold as much of the tokens as memory or store have."""
+        assert self.prompt is not None
+        is_first = not self._has_joined
+        self._has_joined = True
+        self.sequence = sequence
+        self._stored = StoredSequence(self._loaded, sequence, self._store, self.request.owner)
         if self._store is not None:
             yield PhaseChanged(self.request.request_id, Phase.RESTORING)
         started = time.monotonic()
         read_before = self._store.bytes_read if self._store is not None else 0
-        brought = self._sequence.bring(prompt)
-        self.reused_tokens, self.restored_tokens = brought.reused_tokens, brought.restored_tokens
+        wanted = Prompt(
+            self.token_ids, self.prompt.message_ends, self.prompt.system_end, self.prompt.user_end
+        )
+        brought = self._stored.bring(wanted)
         if self._store is not None:
-            self.bytes_read = self._store.bytes_read - read_before
-        usable = brought.reused_tokens + brought.restored_tokens
-        self.miss = explain_miss(
-            brought.miss,
-            prompt,
-            self._loaded.model.vocab,
-            num_stored=brought.num_stored,
-            num_usable=usable,
-            has_checkpoints=self._sequence.has_checkpoints,
-        )
-        self.restore_s = time.monotonic() - started
-
-    def _prefill(self, prompt: Prompt) -> Iterator[Event]:
-        """Chunks end at absolute multiples of n_ubatch and the last token goes alone, so that a cold and a
-        restored run of one prompt decode the same batches and give the same logits. Where state must be copied
-        at exact positions, chunks end there too."""
-        started = time.monotonic()
-        prompt_ids, last = prompt.token_ids, len(prompt.token_ids) - 1
-        stops = {position: kind for position, kind in self._checkpoint_stops(prompt) if position <= last}
-        to_prefill = len(prompt_ids) - self._context.num_tokens
-        yield PhaseChanged(self.request.request_id, Phase.PREFILL)
-        while (position := self._context.num_tokens) < len(prompt_ids):
-            self._stop_if_cancelled()
-            end = self._chunk_end(position, last, stops)
-            self.prefilled_tokens += end - position
-            self._context.decode(prompt_ids[position:end], want_logits=end > last)
-            if end in stops:
-                self._sequence.keep_checkpoint(stops[end])
-            if end <= last:
-                self._sequence.keep_one_block()
-            elapsed = time.monotonic() - started
-            yield PrefillProgress(
-                self.request.request_id, self.prefilled_tokens, to_prefill, self.counts, elapsed
+            self.bytes_read += self._store.bytes_read - read_before
+        if is_first:
+            self.reused_tokens, self.restored_tokens = brought.reused_tokens, brought.restored_tokens
+            self._num_handed = sequence.num_tokens
+            self.miss = explain_miss(
+                brought.miss,
+                self.prompt,
+                self._loaded.model.vocab,
+                num_stored=brought.num_stored,
+                num_usable=brought.reused_tokens + brought.restored_tokens,
+                has_checkpoints=self._stored.has_checkpoints,
             )
-        self.prefill_s = time.monotonic() - started
-        self._sequence.observe_prefill(self.prefilled_tokens, self.prefill_s)
+        self._stops = dict(self._checkpoint_stops())
+        self._num_to_prefill, self._num_read, self._read_s = self.num_remaining, 0, 0.0
+        self._prefill_started = time.monotonic()
+        self.restore_s += self._prefill_started - started
+        self._is_decoding = False
+        yield PhaseChanged(self.request.request_id, Phase.PREFILL)
 
-    def _checkpoint_stops(self, prompt: Prompt) -> Iterator[tuple[int, CheckpointKind]]:
-        if self._sequence.has_checkpoints:
-            if prompt.system_end:
-                yield prompt.system_end, "system"
-            if prompt.user_end:
-                yield prompt.user_end, "user"
+    def leave(self) -> None:
+        """Give the sequence up to others, after what it holds was stored."""
+        assert self.sequence is not None
+        self.store_sequence()
+        self.sequence.clear()
+        self.sequence = self._stored = None
+        self.num_preemptions += 1
 
-    def _chunk_end(self, position: int, last: int, stops: Collection[int]) -> int:
+    # --- batches ---------------------------------------------------------------------------------------
+
+    def next_part(self, chunk_size: int, most: int) -> BatchPart:
+        """At most `most` tokens. Prefill chunks end at absolute multiples of chunk_size and the last token goes alone,
+        so that a cold and a restored run of one prompt decode the same batches and give the same logits. Where state
+        must be copied at exact positions, chunks end there too."""
+        assert self.sequence is not None
+        position, last = self.sequence.num_tokens, len(self.token_ids) - 1
         if position == last:
-            return last + 1
-        size = self._context.params.n_ubatch
-        return min((position // size + 1) * size, last, *(stop for stop in stops if stop > position))
+            return BatchPart(self.sequence, self.token_ids[last:], want_logits=True)
+        end = min((position // chunk_size + 1) * chunk_size, last, position + most)
+        end = min(end, *(stop for stop in self._stops if stop > position), end)
+        return BatchPart(self.sequence, self.token_ids[position:end], want_logits=False)
 
-    def _decode(self, sampler: Sampler) -> Iterator[Event]:
-        request_id, vocab, max_tokens = (
-            self.request.request_id,
-            self._loaded.model.vocab,
-            self.request.sampling.max_tokens,
-        )
-        yield PhaseChanged(request_id, Phase.DECODE)
-        pending_text, pending_ids, last_delta = "", list[TokenId](), 0.0
-        first_token_at = 0.0
-        try:
-            while self.finish_reason is None:
-                token = sampler.sample(self._context.handle)
-                now = time.monotonic()
-                if self.ttft_s is None:
-                    self.ttft_s, first_token_at = now - self._arrived, now
-                self.decode_s = now - first_token_at
-                if vocab.ends_generation(token):
-                    self.finish_reason = FinishReason.STOP
-                    break
-                self.generated_ids.append(token)
-                pending_ids.append(token)
-                pending_text += self.detokenizer.append(vocab.piece(token))
-                if now - last_delta >= _DELTA_INTERVAL_S:
-                    yield self._delta(pending_text, pending_ids)
-                    pending_text, pending_ids, last_delta = "", [], now
-                if max_tokens is not None and len(self.generated_ids) >= max_tokens:
-                    self.finish_reason = FinishReason.LENGTH
-                elif self._context.num_tokens >= self._context.n_ctx:
-                    self.finish_reason = FinishReason.CONTEXT
-                else:
-                    self._stop_if_cancelled()
-                    self._context.decode([token], want_logits=True)
-                    self._sequence.keep_one_block()
-        except DecodeAborted:
-            self.finish_reason = FinishReason.CANCELLED
-        if pending_ids:
-            yield self._delta(pending_text, pending_ids)
+    def hand_over(self, part: BatchPart) -> None:
+        """The part goes to decode now. What was handed over or brought before (the sequence was given up meanwhile, or
+        another chat's stop dropped the batch) is counted as read once more, not as the prompt's."""
+        assert self.sequence is not None
+        start, count = self.sequence.num_tokens, len(part.token_ids)
+        first_new = max(start, self._num_handed)
+        self.reread_tokens += count - max(0, start + count - first_new)
+        self.prefilled_tokens += max(0, min(start + count, self.num_prompt_tokens) - first_new)
+        self._num_handed = max(self._num_handed, start + count)
 
-    def _delta(self, text: str, token_ids: list[TokenId]) -> TokenDelta:
+    def took_part(self, part: BatchPart, seconds: float) -> Iterator[Event]:
+        """The part's rows are in the sequence; the step took so long."""
+        assert self.sequence is not None
+        assert self._stored is not None
+        end, count = self.sequence.num_tokens, len(part.token_ids)
+        if not self._is_decoding:
+            self._num_read += count
+            self._read_s += seconds
+            if end in self._stops:
+                self._stored.keep_checkpoint(self._stops[end])
+        if not part.want_logits or self._is_decoding:
+            self._stored.keep_one_block()
+        if not self._is_decoding:
+            elapsed = time.monotonic() - self._prefill_started
+            yield PrefillProgress(
+                self.request.request_id, self._num_read, self._num_to_prefill, self.counts, elapsed
+            )
+            if part.want_logits:
+                self.prefill_s += elapsed
+                self._stored.observe_prefill(self._num_read, self._read_s)
+
+    def _checkpoint_stops(self) -> Iterator[tuple[int, CheckpointKind]]:
+        assert self._stored is not None
+        assert self.prompt is not None
+        if self._stored.has_checkpoints:
+            last = len(self.token_ids) - 1
+            if self.prompt.system_end and self.prompt.system_end <= last:
+                yield self.prompt.system_end, "system"
+            if self.prompt.user_end and self.prompt.user_end <= last:
+                yield self.prompt.user_end, "user"
+
+    def sample(self) -> Iterator[Event]:
+        """Choose the next token from the logits of the last part; sets finish_reason when it was the last one."""
+        assert self._sampler is not None
+        assert self.sequence is not None
+        context, vocab = self._loaded.context, self._loaded.model.vocab
+        if not self._is_decoding:
+            self._is_decoding = True
+            yield PhaseChanged(self.request.request_id, Phase.DECODE)
+        token = self._sampler.sample(context.handle, self.sequence.logits_index)
+        now = time.monotonic()
+        if self.ttft_s is None:
+            self.ttft_s, self._first_token_at = now - self._arrived, now
+        self.decode_s = now - self._first_token_at
+        if vocab.ends_generation(token):
+            self.finish_reason = FinishReason.STOP
+            return
+        self.generated_ids.append(token)
+        self.token_ids.append(token)
+        self._pending_ids.append(token)
+        self._pending_text += self.detokenizer.append(vocab.piece(token))
+        if now - self._last_delta >= _DELTA_INTERVAL_S:
+            self._last_delta = now
+            yield from self.pending_delta()
+        max_tokens = self.request.sampling.max_tokens
+        if max_tokens is not None and len(self.generated_ids) >= max_tokens:
+            self.finish_reason = FinishReason.LENGTH
+        elif self.sequence.num_tokens >= context.n_ctx:
+            self.finish_reason = FinishReason.CONTEXT
+
+    def pending_delta(self) -> Iterator[Event]:
+        """What was sampled and not told yet."""
+        if not self._pending_ids:
+            return
         assert self.ttft_s is not None
-        return TokenDelta(
-            self.request.request_id,
-            text,
-            tuple(token_ids),
-            len(self.generated_ids),
-            self.decode_s,
-            self.ttft_s,
+        text, ids = self._pending_text, tuple(self._pending_ids)
+        self._pending_text, self._pending_ids = "", []
+        yield TokenDelta(
+            self.request.request_id, text, ids, len(self.generated_ids), self.decode_s, self.ttft_s
         )
 
-    def _stop_if_cancelled(self) -> None:
-        if self.is_cancelled:
-            raise DecodeAborted
+    # --- the end ---------------------------------------------------------------------------------------
+
+    def finished(self, kv: KVUsage) -> RequestFinished:
+        assert self.finish_reason is not None
+        timings = RequestTimings(
+            queued_s=self._queued_s,
+            load_s=self._load_s,
+            tokenize_s=self.tokenize_s,
+            restore_s=self.restore_s,
+            prefill_s=self.prefill_s,
+            ttft_s=self.ttft_s,
+            decode_s=self.decode_s,
+            e2e_s=time.monotonic() - self._arrived + self._load_s,
+        )
+        return RequestFinished(
+            request_id=self.request.request_id,
+            finish_reason=self.finish_reason,
+            text=self.detokenizer.text,
+            token_ids=tuple(self.generated_ids),
+            counts=self.counts,
+            num_generation_tokens=len(self.generated_ids),
+            timings=timings,
+            decode_tokens_per_second=self.decode_tokens_per_second,
+            seed=self.seed,
+            kv=kv,
+            bytes_read=self.bytes_read,
+            miss=self.miss,
+            num_preemptions=self.num_preemptions,
+            reread_tokens=self.reread_tokens,
+        )
 
     def store_sequence(self) -> None:
         """Hand what is not stored yet to the store: every row in the sequence is whole, however the reply ended."""
-        self._sequence.keep_all()
+        if self._stored is not None:
+            self._stored.keep_all()
+
+    def close(self) -> None:
+        if self._sampler is not None:
+            self._sampler.close()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Sequence as ListOf
 from contextlib import ExitStack
 from dataclasses import dataclass
 
@@ -18,6 +18,7 @@ from inference.kvcache.block_store import BlockStore
 from inference.kvcache.prefix_match import BlockRange, MissCause, PrefixMatch
 from inference.kvcache.restore_rates import RestoreRates
 from inference.kvcache.reuse import TokenArray, common_prefix_length, token_array
+from inference.llama.sequence import Sequence
 from inference.llama.sequence_state import (
     IncompleteState,
     StateKind,
@@ -64,9 +65,11 @@ class BroughtPrefix:
 class StoredSequence:
     """store None or fingerprint None: nothing is read or kept, memory alone is used."""
 
-    def __init__(self, loaded: LoadedModel, store: BlockStore | None, owner: str | None) -> None:
+    def __init__(
+        self, loaded: LoadedModel, sequence: Sequence, store: BlockStore | None, owner: str | None
+    ) -> None:
         """owner: whoever the sequence belongs to, so that it can be forgotten with them; None: nobody."""
-        self._context = loaded.context
+        self._sequence = sequence
         self._rule = loaded.reuse_rule
         self._fingerprint = loaded.fingerprint() if store is not None else None
         self._store = store if self._fingerprint is not None else None
@@ -76,7 +79,7 @@ class StoredSequence:
             else RestoreRates(store.folder / "rates.json", self._fingerprint)
         )
         self._owner = owner
-        self._kind = state_kind(loaded.context)
+        self._kind = state_kind(sequence)
         self._cuts: tuple[int, ...] = ()
         self._ranges: deque[BlockRange] = deque()
         self._planned_tokens = 0
@@ -91,11 +94,11 @@ class StoredSequence:
 
     def num_in_memory(self, prompt: Prompt) -> int:
         """Leading tokens of the prompt that memory alone can serve."""
-        held = token_array(self._context.token_ids)
+        held = token_array(self._sequence.token_ids)
         return self._rule.usable_tokens(
             num_common=common_prefix_length(held, token_array(prompt.token_ids)),
             num_held=int(held.size),
-            pos_min=self._context.pos_min() or 0,
+            pos_min=self._sequence.pos_min() or 0,
             # The last token is always decoded: its logits are stored nowhere.
             max_hit_length=len(prompt.token_ids) - 1,
         )
@@ -111,11 +114,13 @@ class StoredSequence:
         return StoredPrefix(match.num_tokens, target, num_bytes, match.first_difference)
 
     def bring(self, prompt: Prompt) -> BroughtPrefix:
-        """Make the context hold as much of the prompt's beginning as memory or store have, and nothing else."""
+        """Make the sequence hold as much of the prompt's beginning as memory or store have, and nothing else."""
         self._cuts = prompt.message_ends
         tokens = token_array(prompt.token_ids)
-        # Rows of these tokens stay where they are; whatever the context holds beyond comes from the store.
-        self._num_kept = common_prefix_length(token_array(self._context.token_ids), tokens)
+        if self._should_move(prompt):
+            self._sequence.clear()
+        # Rows of these tokens stay where they are; whatever the sequence holds beyond comes from the store.
+        self._num_kept = common_prefix_length(token_array(self._sequence.token_ids), tokens)
         num_stored, miss = 0, None
         for _ in range(_MAX_RESTORE_TRIES):
             if self._store is None or self._fingerprint is None:
@@ -131,24 +136,32 @@ class StoredSequence:
             self._restore_whole(tokens, self.num_in_memory(prompt))
         usable = self.num_in_memory(prompt)
         if not usable or not self._go_back(usable):
-            self._context.clear()
+            self._sequence.clear()
             usable = 0
         reused = min(self._num_kept, usable)
         return BroughtPrefix(reused, usable - reused, num_stored, miss)
 
+    def _should_move(self, prompt: Prompt) -> bool:
+        """Whether its rows, computed beside other sequences that are gone by now, are better read back into the
+        cells that they would have had without them."""
+        sequence = self._sequence
+        if sequence.lies_as_if_alone or not sequence.is_alone:
+            return False
+        return self.look_up(prompt).num_usable >= self.num_in_memory(prompt)
+
     def _go_back(self, num_tokens: int) -> bool:
         """Keep the first num_tokens of what memory holds."""
-        context = self._context
-        if context.keeps_cells(num_tokens):
-            return context.truncate(num_tokens)
-        if not self.has_checkpoints or not context.truncate(num_tokens):
+        sequence = self._sequence
+        if sequence.keeps_cells(num_tokens) or not sequence.lies_as_if_alone:
+            return sequence.truncate(num_tokens)
+        if not self.has_checkpoints or not sequence.truncate(num_tokens):
             return False
         # As if the window came from the store: that puts it where it would lie if nothing had followed it.
         try:
-            window = capture_checkpoint(context)
+            window = capture_checkpoint(sequence)
         except (IncompleteState, UnknownLayout):
             return False
-        return restore_checkpoint(context, window, list(context.token_ids))
+        return restore_checkpoint(sequence, window, list(sequence.token_ids))
 
     def _target(self, match: PrefixMatch) -> tuple[int, Checkpoint | None]:
         """How far this kind of model can go with what was found."""
@@ -180,7 +193,7 @@ class StoredSequence:
         return num_bytes + (checkpoint.file_bytes if checkpoint is not None else 0)
 
     def _measured_restore(
-        self, match: PrefixMatch, target: int, checkpoint: Checkpoint | None, ids: Sequence[TokenId]
+        self, match: PrefixMatch, target: int, checkpoint: Checkpoint | None, ids: ListOf[TokenId]
     ) -> bool:
         assert self._store is not None
         assert self._rates is not None
@@ -195,10 +208,10 @@ class StoredSequence:
             self._rates.observe_prefill(num_tokens, seconds)
 
     def _restore(
-        self, match: PrefixMatch, target: int, checkpoint: Checkpoint | None, ids: Sequence[TokenId]
+        self, match: PrefixMatch, target: int, checkpoint: Checkpoint | None, ids: ListOf[TokenId]
     ) -> bool:
         assert self._store is not None
-        num_held = common_prefix_length(token_array(self._context.token_ids), token_array(ids[:target]))
+        num_held = common_prefix_length(token_array(self._sequence.token_ids), token_array(ids[:target]))
         # Of blocks that are in memory already no byte is read.
         blocks = [
             (matched.block, ids[matched.block.start : min(matched.block.start + matched.num_tokens, target)])
@@ -218,34 +231,34 @@ class StoredSequence:
             refused = self._put_in_place(blocks, checkpoint, payloads, ids[:target])
         if refused is not None:
             self._store.reject(refused)
-        if self._context.awaits_checkpoint:
-            self._context.clear()
+        if self._sequence.awaits_checkpoint:
+            self._sequence.clear()
             self._num_kept = 0
         return refused is None
 
-    def _restore_block(self, block: Block, rows: Sequence[TokenId]) -> bool:
+    def _restore_block(self, block: Block, rows: ListOf[TokenId]) -> bool:
         assert self._store is not None
         with self._store.open_payload(block) as payload:
             if payload is None:
                 return False
-            fits = restore_block(self._context, payload, block.start, rows)
+            fits = restore_block(self._sequence, payload, block.start, rows)
         if not fits:
             self._store.reject(block)
         return fits
 
     def _put_in_place(
         self,
-        blocks: Sequence[tuple[Block, Sequence[TokenId]]],
+        blocks: ListOf[tuple[Block, ListOf[TokenId]]],
         checkpoint: Checkpoint,
-        payloads: Sequence[StateBytes],
-        ids: Sequence[TokenId],
+        payloads: ListOf[StateBytes],
+        ids: ListOf[TokenId],
     ) -> StoredEntry | None:
         """What the library refused. payloads: of the blocks, and then the checkpoint's."""
         for number, (block, rows) in enumerate(blocks):
-            if not restore_block(self._context, payloads[number], block.start, rows):
+            if not restore_block(self._sequence, payloads[number], block.start, rows):
                 return block
-        fits = restore_checkpoint(self._context, payloads[-1], ids)
-        if self._kind == StateKind.CHECKPOINTS_ONLY or not self._context.num_tokens:
+        fits = restore_checkpoint(self._sequence, payloads[-1], ids)
+        if self._kind == StateKind.CHECKPOINTS_ONLY or not self._sequence.num_tokens:
             self._num_kept = 0
         return None if fits else checkpoint
 
@@ -261,7 +274,7 @@ class StoredSequence:
         with self._store.open_payload(match.sequence) as payload:
             if payload is None:
                 return
-            fits = self._context.write_state(payload, match.sequence.token_ids.tolist())
+            fits = self._sequence.write_state(payload, match.sequence.token_ids.tolist())
         self._num_kept = 0
         if not fits:
             self._store.reject(match.sequence)
@@ -270,7 +283,7 @@ class StoredSequence:
 
     def keep_one_block(self) -> None:
         """Between two batches: copy out one block that is closed and not stored yet, if there is one."""
-        if not self._ranges and self._context.num_tokens >= self._planned_tokens + _MAX_BLOCK_TOKENS:
+        if not self._ranges and self._sequence.num_tokens >= self._planned_tokens + _MAX_BLOCK_TOKENS:
             self._plan(closed_only=True)
         if self._ranges:
             self._keep(self._ranges.popleft())
@@ -279,14 +292,14 @@ class StoredSequence:
         """Copy out what cannot be cut, valid at exactly the present position."""
         if self._store is None or self._fingerprint is None or not self.has_checkpoints:
             return
-        context = self._context
-        if not context.num_tokens or context.awaits_checkpoint:
+        sequence = self._sequence
+        if not sequence.num_tokens or sequence.awaits_checkpoint:
             return
-        tokens = token_array(context.token_ids)
+        tokens = token_array(sequence.token_ids)
         try:
-            payload = capture_checkpoint(context)
+            payload = capture_checkpoint(sequence)
         except (IncompleteState, UnknownLayout) as error:
-            _logger.warning("no checkpoint at %d: %s", context.num_tokens, error)
+            _logger.warning("no checkpoint at %d: %s", sequence.num_tokens, error)
             return
         self._store.store_checkpoint(
             self._fingerprint,
@@ -298,22 +311,22 @@ class StoredSequence:
 
     def keep_all(self) -> None:
         """At the end of a turn, however it ended: every row in the sequence is whole, the unfinished tail too."""
-        context = self._context
+        sequence = self._sequence
         if (
             self._store is None
             or self._fingerprint is None
-            or not context.num_tokens
-            or context.awaits_checkpoint
+            or not sequence.num_tokens
+            or sequence.awaits_checkpoint
         ):
             return
         if self._owner is not None:
-            self._store.set_reference(self._owner, self._fingerprint, token_array(context.token_ids))
+            self._store.set_reference(self._owner, self._fingerprint, token_array(sequence.token_ids))
         if self._kind == StateKind.WHOLE:
             self._store.store_whole(
                 self._fingerprint,
-                token_array(context.token_ids),
-                context.read_state(),
-                pos_min=context.state_pos_min(),
+                token_array(sequence.token_ids),
+                sequence.read_state(),
+                pos_min=sequence.state_pos_min(),
                 rule=self._rule,
             )
             return
@@ -325,7 +338,7 @@ class StoredSequence:
         self.keep_checkpoint("turn")
 
     def _plan(self, *, closed_only: bool) -> None:
-        context = self._context
+        sequence = self._sequence
         if (
             self._store is None
             or self._fingerprint is None
@@ -336,25 +349,25 @@ class StoredSequence:
             )
         ):
             return
-        ranges = self._store.missing_ranges(self._fingerprint, token_array(context.token_ids), self._cuts)
+        ranges = self._store.missing_ranges(self._fingerprint, token_array(sequence.token_ids), self._cuts)
         if closed_only:
             ranges = [r for r in ranges if r.end in self._cuts or r.end - r.start == _MAX_BLOCK_TOKENS]
         self._ranges = deque(ranges)
-        self._planned_tokens = ranges[-1].end if ranges else context.num_tokens
+        self._planned_tokens = ranges[-1].end if ranges else sequence.num_tokens
 
     def _keep(self, block: BlockRange) -> None:
         assert self._store is not None
         assert self._fingerprint is not None
-        context = self._context
-        if block.end > context.num_tokens:
+        sequence = self._sequence
+        if block.end > sequence.num_tokens:
             return  # taken back since it was planned
         try:
-            payload = capture_block(context, block.start, block.end)
+            payload = capture_block(sequence, block.start, block.end)
         except (IncompleteState, UnknownLayout) as error:
             _logger.warning("rows [%d, %d) are not stored: %s", block.start, block.end, error)
             self._ranges.clear()
             return
-        tokens = token_array(context.token_ids)
+        tokens = token_array(sequence.token_ids)
         if not self._store.store_block(self._fingerprint, tokens, block.start, block.end, payload, cut_rows):
             # The writer cannot follow: the next turn stores what this one could not.
             self._ranges.clear()

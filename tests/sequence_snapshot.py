@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence as ListOf
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
-from inference.llama.context import Context
+from inference.llama.sequence import Sequence
 from inference.llama.sequence_state import (
     StateKind,
     capture_block,
@@ -38,13 +38,13 @@ def random_ids(count: int, seed: int = 0) -> list[TokenId]:
     return [TokenId(int(token)) for token in np.random.default_rng(seed).integers(3, 250, count)]
 
 
-def prefill(context: Context, token_ids: list[TokenId]) -> Logits:
+def prefill(sequence: Sequence, token_ids: list[TokenId]) -> Logits:
     """As the engine does: chunks end at absolute multiples of n_ubatch, the last token goes alone."""
-    size, last = context.params.n_ubatch, len(token_ids) - 1
-    while (position := context.num_tokens) < len(token_ids):
+    size, last = sequence.context.params.n_ubatch, len(token_ids) - 1
+    while (position := sequence.num_tokens) < len(token_ids):
         end = min((position // size + 1) * size, last) if position < last else len(token_ids)
-        context.decode(token_ids[position:end], want_logits=end > last)
-    return context.logits()
+        sequence.decode(token_ids[position:end], want_logits=end > last)
+    return sequence.logits()
 
 
 def edges(num_tokens: int, block_size: int = BLOCK_SIZE) -> list[tuple[int, int]]:
@@ -52,24 +52,24 @@ def edges(num_tokens: int, block_size: int = BLOCK_SIZE) -> list[tuple[int, int]
     return [(start, min(start + block_size, num_tokens)) for start in starts]
 
 
-def take_apart(context: Context, block_size: int = BLOCK_SIZE) -> Snapshot:
-    kind = state_kind(context)
-    cut = edges(context.num_tokens, block_size) if kind != StateKind.CHECKPOINTS_ONLY else []
+def take_apart(sequence: Sequence, block_size: int = BLOCK_SIZE) -> Snapshot:
+    kind = state_kind(sequence)
+    cut = edges(sequence.num_tokens, block_size) if kind != StateKind.CHECKPOINTS_ONLY else []
     return Snapshot(
-        list(context.token_ids),
-        {start: capture_block(context, start, end) for start, end in cut},
-        capture_checkpoint(context) if kind != StateKind.BLOCKS else None,
+        list(sequence.token_ids),
+        {start: capture_block(sequence, start, end) for start, end in cut},
+        capture_checkpoint(sequence) if kind != StateKind.BLOCKS else None,
     )
 
 
-def put_together(context: Context, snapshot: Snapshot, num_tokens: int | None = None) -> None:
+def put_together(sequence: Sequence, snapshot: Snapshot, num_tokens: int | None = None) -> None:
     """num_tokens: how many of the first tokens to bring back; all without it."""
-    token_ids: Sequence[TokenId] = snapshot.token_ids[:num_tokens]
+    token_ids: ListOf[TokenId] = snapshot.token_ids[:num_tokens]
     starts = sorted(snapshot.blocks)
     for start, end in pairwise([*starts, len(snapshot.token_ids)]):
         if wanted := token_ids[start:end]:
-            assert restore_block(context, snapshot.blocks[start], start, wanted)
+            assert restore_block(sequence, snapshot.blocks[start], start, wanted)
     if snapshot.checkpoint is not None:
-        assert restore_checkpoint(context, snapshot.checkpoint, token_ids)
-    assert context.token_ids == token_ids
-    assert not context.awaits_checkpoint
+        assert restore_checkpoint(sequence, snapshot.checkpoint, token_ids)
+    assert sequence.token_ids == token_ids
+    assert not sequence.awaits_checkpoint

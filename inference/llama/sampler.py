@@ -40,9 +40,9 @@ class Sampler:
     def _add(self, sampler: object) -> None:
         self._llama.llama_sampler_chain_add(self._chain, sampler)
 
-    def sample(self, context_handle: int) -> TokenId:
-        """The next token from the logits of the last decoded token; the chain takes note of it."""
-        return TokenId(self._llama.llama_sampler_sample(self._chain, context_handle, -1))
+    def sample(self, context_handle: int, index: int = -1) -> TokenId:
+        """The next token from the logits of the last batch's token at index (-1: its last); the chain takes note of it."""
+        return TokenId(self._llama.llama_sampler_sample(self._chain, context_handle, index))
 
     def close(self) -> None:
         if self._chain is not None:

@@ -9,7 +9,7 @@ For the inference thread only.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence as ListOf
 from dataclasses import dataclass
 from enum import StrEnum
 from weakref import WeakKeyDictionary
@@ -18,6 +18,7 @@ import numpy as np
 
 from inference.llama.block_layout import BlockLayouts
 from inference.llama.context import Context
+from inference.llama.sequence import Sequence
 from inference.llama.state_layout import (
     EMPTY_ATTENTION_BYTES,
     HEADER_BYTES,
@@ -74,39 +75,39 @@ class _Empty:
     blocks: BlockLayouts
 
 
-def state_kind(context: Context) -> StateKind:
+def state_kind(sequence: Sequence) -> StateKind:
     """Told from an empty sequence's state, so nothing has to be decoded for it."""
-    empty = _empty(context)
+    empty = _empty(sequence.context)
     return StateKind.WHOLE if empty is None else empty.kind
 
 
-def capture_block(context: Context, start: int, end: int) -> StateBytes:
+def capture_block(sequence: Sequence, start: int, end: int) -> StateBytes:
     """A block of the attention rows at positions [start, end); equal rows give equal bytes.
 
     Raises IncompleteState, or UnknownLayout: this model's state cannot be cut, whatever state_kind said.
     """
-    empty = _empty_of_kind(context, *_WITH_BLOCKS)
-    if not 0 <= start < end <= context.num_tokens:
-        raise ValueError(f"rows [{start}, {end}) of a sequence of {context.num_tokens} tokens")
-    state = context.read_rows(start, end)
+    empty = _empty_of_kind(sequence.context, *_WITH_BLOCKS)
+    if not 0 <= start < end <= sequence.num_tokens:
+        raise ValueError(f"rows [{start}, {end}) of a sequence of {sequence.num_tokens} tokens")
+    state = sequence.read_rows(start, end)
     section = parse_state(state, empty.state).first_attention
     if not np.array_equal(np.sort(section.positions), np.arange(start, end)):
         raise IncompleteState(f"{section.num_rows} rows instead of those at [{start}, {end})")
     return _in_order(state, section, empty.behind_first)
 
 
-def restore_block(context: Context, block: StateBytes, start: int, token_ids: Sequence[TokenId]) -> bool:
+def restore_block(sequence: Sequence, block: StateBytes, start: int, token_ids: ListOf[TokenId]) -> bool:
     """Make the sequence, right up to `start`, hold the first rows of a block: those of token_ids.
 
     What it holds already stays; what it holds beyond, and differs, is removed. False: the block is none that fits,
-    and nothing of it was appended. Check context.awaits_checkpoint, which this sets for models with checkpoints:
-    follow with restore_checkpoint, or context.clear().
+    and nothing of it was appended. Check sequence.awaits_checkpoint, which this sets for models with checkpoints:
+    follow with restore_checkpoint, or sequence.clear().
     """
-    empty = _empty_of_kind(context, *_WITH_BLOCKS)
+    empty = _empty_of_kind(sequence.context, *_WITH_BLOCKS)
     end = start + len(token_ids)
-    if not token_ids or not 0 <= start <= context.num_tokens or end > context.n_ctx:
+    if not token_ids or not 0 <= start <= sequence.num_tokens or end > sequence.n_ctx:
         raise ValueError(
-            f"rows [{start}, {end}) after {context.num_tokens} tokens, of {context.n_ctx} at most"
+            f"rows [{start}, {end}) after {sequence.num_tokens} tokens, of {sequence.n_ctx} at most"
         )
     try:
         rows = empty.blocks.parse(block)
@@ -114,65 +115,65 @@ def restore_block(context: Context, block: StateBytes, start: int, token_ids: Se
         return False
     if rows.positions[0] != start or rows.num_rows < len(token_ids):
         return False
-    held = context.token_ids[start:end]
+    held = sequence.token_ids[start:end]
     num_common = next(
         (index for index, (old, new) in enumerate(zip(held, token_ids, strict=False)) if old != new),
         len(held),
     )
     if num_common == len(token_ids):
         return True
-    context.keep_rows(start + num_common, complete=empty.kind == StateKind.BLOCKS)
+    sequence.keep_rows(start + num_common, complete=empty.kind == StateKind.BLOCKS)
     missing = block
     if num_common or rows.num_rows > len(token_ids):
         # Also keeps rows that nobody asked for from taking the last free cells.
         missing = cut_rows(block, num_common, len(token_ids))
-    return context.append_rows(missing, token_ids[num_common:], complete=empty.kind == StateKind.BLOCKS)
+    return sequence.append_rows(missing, token_ids[num_common:], complete=empty.kind == StateKind.BLOCKS)
 
 
-def capture_checkpoint(context: Context) -> StateBytes:
-    """What blocks do not hold of the sequence, valid at exactly context.num_tokens.
+def capture_checkpoint(sequence: Sequence) -> StateBytes:
+    """What blocks do not hold of the sequence, valid at exactly sequence.num_tokens.
 
     Raises IncompleteState, or UnknownLayout as capture_block does.
     """
-    empty = _empty_of_kind(context, *_WITH_CHECKPOINTS)
-    if context.awaits_checkpoint or not context.num_tokens:
+    empty = _empty_of_kind(sequence.context, *_WITH_CHECKPOINTS)
+    if sequence.awaits_checkpoint or not sequence.num_tokens:
         raise IncompleteState("a sequence that is empty, or waits for a checkpoint itself")
-    state = context.read_partial_state()
+    state = sequence.read_partial_state()
     section = parse_state(state, empty.partial).sections[0]
     if isinstance(section, AttentionSection):
         state = _in_order(state, section, state[section.offset + section.size :])
-        if context.window_start > section.positions.min():
+        if sequence.window_start > section.positions.min():
             raise IncompleteState("the window was restored for a later position")
-    _checkpoint_section(state, empty.partial, context.num_tokens, context.model.n_swa)
+    _checkpoint_section(state, empty.partial, sequence.num_tokens, sequence.model.n_swa)
     return state
 
 
-def restore_checkpoint(context: Context, checkpoint: StateBytes, token_ids: Sequence[TokenId]) -> bool:
+def restore_checkpoint(sequence: Sequence, checkpoint: StateBytes, token_ids: ListOf[TokenId]) -> bool:
     """Bring the sequence to the checkpoint's position: it then holds token_ids, and nothing else.
 
     Unless the model has checkpoints only, the sequence must hold these tokens' blocks, and may hold more.
     False: this is no checkpoint for token_ids, and nothing was changed; or the library refused it, and the sequence
     is empty.
     """
-    empty = _empty_of_kind(context, *_WITH_CHECKPOINTS)
+    empty = _empty_of_kind(sequence.context, *_WITH_CHECKPOINTS)
     try:
-        section = _checkpoint_section(checkpoint, empty.partial, len(token_ids), context.model.n_swa)
+        section = _checkpoint_section(checkpoint, empty.partial, len(token_ids), sequence.model.n_swa)
     except (UnknownLayout, IncompleteState):
         return False
     if empty.kind == StateKind.CHECKPOINTS_ONLY:
-        return context.write_state(checkpoint, token_ids)
-    if context.token_ids[: len(token_ids)] != list(token_ids):
+        return sequence.write_state(checkpoint, token_ids)
+    if sequence.token_ids[: len(token_ids)] != list(token_ids):
         raise ValueError("the blocks of a checkpoint's tokens are restored before it")
     window_start = 0
     if isinstance(section, AttentionSection):
         window_start = len(token_ids) - section.num_rows
-        taken = place_window(context, checkpoint, section)
+        taken = place_window(sequence, checkpoint, section)
     else:
-        taken = context.append_partial_state(checkpoint)
+        taken = sequence.append_partial_state(checkpoint)
     if not taken:
-        context.clear()
+        sequence.clear()
         return False
-    return context.complete_partial_state(len(token_ids), window_start)
+    return sequence.complete_partial_state(len(token_ids), window_start)
 
 
 # What an empty sequence looks like is the same as long as a context lives, and is asked for every block.

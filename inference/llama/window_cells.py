@@ -8,7 +8,7 @@ with rows that the window no longer lets anyone see.
 
 from __future__ import annotations
 
-from inference.llama.context import Context
+from inference.llama.sequence import Sequence
 from inference.llama.state_layout import AttentionSection, StateBytes, filler_rows
 
 # Above all positions, so that removing it removes nothing else.
@@ -16,20 +16,23 @@ _FAR_POSITION = 1 << 30
 _FILLER_BYTES = 4 << 20
 
 
-def place_window(context: Context, checkpoint: StateBytes, window: AttentionSection) -> bool:
+def place_window(sequence: Sequence, checkpoint: StateBytes, window: AttentionSection) -> bool:
     """Let a checkpoint take the place of all that windowed layers hold. window: its rows, in the order of positions.
 
-    False: the library refused it; clear the context.
+    False: the library refused it; clear the sequence.
     """
     far = filler_rows(checkpoint, window, range(_FAR_POSITION, _FAR_POSITION + 1))
-    if not context.drop_partial_state(far, _FAR_POSITION):
+    if not sequence.drop_partial_state(far, _FAR_POSITION):
         return False
-    first, num_cells = int(window.cells[0, 0]), context.num_window_cells
+    if not sequence.is_alone:
+        # Among others' rows no cell is the one that it had.
+        return sequence.append_partial_state(checkpoint)
+    first, num_cells = int(window.cells[0, 0]), sequence.num_window_cells
     # From the round before the one that the window begins in: some of its rows are left in the cells behind it.
     start = max(0, first // num_cells - 1) * num_cells
-    step = min(context.model.n_swa, max(1, _FILLER_BYTES * window.num_rows // window.size))
+    step = min(sequence.model.n_swa, max(1, _FILLER_BYTES * window.num_rows // window.size))
     for position in range(start, first, step):
         filler = filler_rows(checkpoint, window, range(position, min(position + step, first)))
-        if not context.append_partial_state(filler):
+        if not sequence.append_partial_state(filler):
             return False
-    return context.append_partial_state(checkpoint)
+    return sequence.append_partial_state(checkpoint)

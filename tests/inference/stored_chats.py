@@ -21,6 +21,7 @@ from inference.prompt import Prompt
 from inference.reply_run import ReplyRun
 from inference.request import GenerationRequest
 from inference.sampling_params import SamplingParams
+from tests.inference.lone_run import LoneRun
 from tests.inference.storeless_reference import StorelessReference
 
 
@@ -53,7 +54,7 @@ class StoredChats:
         self._params = ContextParams(n_ctx=n_ctx, n_ubatch=n_ubatch)
         self._digests = ModelDigests(folder.parent / "model-digests.json")
         self._storeless = self._load(None)
-        self.reference = StorelessReference(self._storeless.context)
+        self.reference = StorelessReference(self._storeless.context.sequences[0])
         self._open()
 
     def _load(self, digests: ModelDigests | None) -> LoadedModel:
@@ -63,7 +64,7 @@ class StoredChats:
     def _open(self) -> None:
         self.store = BlockStore(self.folder, 10**9, on_notice=pytest.fail)
         self.loaded = self._load(self._digests)
-        self.reference.watch(self.loaded.context)
+        self.reference.watch(self.loaded.context.sequences[0])
         fingerprint = self.loaded.fingerprint()
         assert fingerprint is not None
         self.fingerprint = fingerprint
@@ -96,10 +97,10 @@ class StoredChats:
         self.reference.begin_request()
         compared = self.reference.num_compared
         asking = request(asked, owner=owner, is_private=is_private, max_tokens=max_tokens)
-        run = ReplyRun(asking, self.loaded, self.store, arrived=0.0)
-        phases = [event.phase for event in run.run() if isinstance(event, PhaseChanged)]
+        lone = LoneRun(asking, self.loaded, self.store)
+        run = lone.run()
+        phases = [event.phase for event in lone.events if isinstance(event, PhaseChanged)]
         assert phases[-1] == Phase.DECODE
         assert self.reference.num_compared > compared
-        run.store_sequence()
         assert self.store.flush(30)
         return run

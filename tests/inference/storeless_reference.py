@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Sequence as ListOf
 from dataclasses import dataclass
 
 import numpy as np
 
-from inference.llama.context import Context
+from inference.llama.sequence import BatchPart, Sequence
 from inference.llama.sequence_state import (
     StateKind,
     capture_block,
@@ -34,7 +34,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Held:
-    """What a context holds, as digests. rows: by position; none where all state is recurrent."""
+    """What a sequence holds, as digests. rows: by position; none where all state is recurrent."""
 
     token_ids: tuple[TokenId, ...]
     rows: tuple[bytes, ...]
@@ -43,14 +43,14 @@ class Held:
 
 @dataclass(frozen=True)
 class History:
-    """Calls on an empty context, and what it held after them."""
+    """Calls on an empty sequence, and what it held after them."""
 
     calls: tuple[Call, ...]
     held: Held
 
 
 class StorelessReference:
-    """Made to hold, row by row, what the context under test holds when a request begins: by the very decode calls
+    """Made to hold, row by row, what the sequence under test holds when a request begins: by the very decode calls
     that first gave these rows. From then on every call is made on both, and all logits are compared bit by bit.
 
     Rows that were never computed for these tokens fail the test. Rows from different calls may meet (damage took the
@@ -58,9 +58,9 @@ class StorelessReference:
     and they are put together (num_put_together) after each has been found among those that some run gave.
     """
 
-    def __init__(self, context: Context) -> None:
-        self._context = context
-        self._kind = state_kind(context)
+    def __init__(self, sequence: Sequence) -> None:
+        self._sequence = sequence
+        self._kind = state_kind(sequence)
         self._calls: tuple[Call, ...] | None = ()
         self._is_level = True
         self._rows_of: dict[bytes, set[bytes]] = defaultdict(set)
@@ -71,31 +71,38 @@ class StorelessReference:
         self.num_replayed = 0
         self.num_put_together = 0
 
-    def watch(self, tested: Context) -> None:
-        """From now on for this context, too."""
-        decode = tested.decode
+    def watch(self, tested: Sequence) -> None:
+        """From now on for this sequence, too."""
+        decode = tested.context.decode
 
-        def decode_both(token_ids: Sequence[TokenId], *, want_logits: bool) -> None:
+        def decode_both(parts: ListOf[BatchPart]) -> None:
+            (part,) = parts
+            assert part.sequence is tested
             if not self._is_level:
                 self._become(tested)
-            decode(token_ids, want_logits=want_logits)
-            self._decode(token_ids, want_logits=want_logits)
-            if want_logits:
-                assert np.array_equal(tested.logits(), self._context.logits()), (
+            try:
+                decode(parts)
+            except Exception:
+                # What it holds now may not be what it held before.
+                self._is_level = False
+                raise
+            self._decode(part.token_ids, want_logits=part.want_logits)
+            if part.want_logits:
+                assert np.array_equal(tested.logits(), self._sequence.logits()), (
                     f"logits of token {tested.num_tokens - 1} differ"
                 )
                 self.num_compared += 1
 
-        tested.decode = decode_both  # type: ignore[method-assign]
+        tested.context.decode = decode_both  # type: ignore[method-assign]
 
     def begin_request(self) -> None:
-        """The context under test may hold anything at its next decode."""
+        """The sequence under test may hold anything at its next decode."""
         self._is_level = False
 
-    def _become(self, tested: Context) -> None:
+    def _become(self, tested: Sequence) -> None:
         self._is_level = True
         wanted = _held(tested, self._kind)
-        if wanted == _held(self._context, self._kind):
+        if wanted == _held(self._sequence, self._kind):
             return
         if not wanted.token_ids:
             self._replay((), 0)
@@ -111,46 +118,46 @@ class StorelessReference:
         same_rows.sort(key=lambda history: history.held.checkpoint != wanted.checkpoint)
         for history in same_rows[:_MAX_CANDIDATES]:
             is_replayed = self._replay(history.calls, len(wanted.token_ids))
-            if is_replayed and wanted == _held(self._context, self._kind):
+            if is_replayed and wanted == _held(self._sequence, self._kind):
                 self.num_replayed += 1
                 return
         if wanted.checkpoint is not None:
             assert wanted.checkpoint in self._checkpoints_of[hashes[-1]], "a checkpoint that was never there"
         self._put_together(tested)
-        assert wanted == _held(self._context, self._kind)
+        assert wanted == _held(self._sequence, self._kind)
         self.num_put_together += 1
 
     def _replay(self, calls: tuple[Call, ...], num_tokens: int) -> bool:
         """Make the sequence's first num_tokens by these calls. False: later ones would leave their mark."""
-        context = self._context
-        context.clear()
+        sequence = self._sequence
+        sequence.clear()
         replayed: list[Call] = []
         for call in (*calls, Call(num_tokens, ())):
             start = min(call.start, num_tokens)
-            if not context.keeps_cells(start) or not context.truncate(start):
+            if not sequence.keeps_cells(start) or not sequence.truncate(start):
                 return False
             if call.start >= num_tokens:
                 break
-            context.decode(call.token_ids, want_logits=True)
+            sequence.decode(call.token_ids, want_logits=True)
             replayed.append(call)
         self._calls = tuple(replayed)
         return True
 
-    def _put_together(self, tested: Context) -> None:
+    def _put_together(self, tested: Sequence) -> None:
         token_ids = list(tested.token_ids)
-        self._context.clear()
+        self._sequence.clear()
         if self._kind != StateKind.CHECKPOINTS_ONLY:
-            assert restore_block(self._context, capture_block(tested, 0, len(token_ids)), 0, token_ids)
+            assert restore_block(self._sequence, capture_block(tested, 0, len(token_ids)), 0, token_ids)
         if self._kind != StateKind.BLOCKS:
-            assert restore_checkpoint(self._context, _checkpoint(tested), token_ids)
+            assert restore_checkpoint(self._sequence, _checkpoint(tested), token_ids)
         self._calls = None
 
-    def _decode(self, token_ids: Sequence[TokenId], *, want_logits: bool) -> None:
+    def _decode(self, token_ids: ListOf[TokenId], *, want_logits: bool) -> None:
         """And note what it gave."""
-        context = self._context
-        start = context.num_tokens
-        context.decode(token_ids, want_logits=want_logits)
-        held = _held(context, self._kind)
+        sequence = self._sequence
+        start = sequence.num_tokens
+        sequence.decode(token_ids, want_logits=want_logits)
+        held = _held(sequence, self._kind)
         hashes = _path_hashes(held.token_ids)
         for position in range(start, len(held.rows)):
             self._rows_of[hashes[position + 1]].add(held.rows[position])
@@ -165,28 +172,28 @@ class StorelessReference:
                     self._histories_of[hashes[end]].append(history)
 
 
-def _held(context: Context, kind: StateKind) -> Held:
-    token_ids = tuple(context.token_ids)
+def _held(sequence: Sequence, kind: StateKind) -> Held:
+    token_ids = tuple(sequence.token_ids)
     if not token_ids:
         return Held((), (), None)
-    assert not context.awaits_checkpoint
+    assert not sequence.awaits_checkpoint
     rows: tuple[bytes, ...] = ()
     if kind != StateKind.CHECKPOINTS_ONLY:
-        rows = _row_digests(capture_block(context, 0, len(token_ids)))
-    checkpoint = None if kind == StateKind.BLOCKS else _digest(_checkpoint(context))
+        rows = _row_digests(capture_block(sequence, 0, len(token_ids)))
+    checkpoint = None if kind == StateKind.BLOCKS else _digest(_checkpoint(sequence))
     return Held(token_ids, rows, checkpoint)
 
 
-def _checkpoint(context: Context) -> StateBytes:
+def _checkpoint(sequence: Sequence) -> StateBytes:
     """capture_checkpoint, without the rows of windowed layers that nobody sees any more: it takes none where one of
     these only fills its cell."""
-    n_swa = context.model.n_swa
+    n_swa = sequence.model.n_swa
     if not n_swa:
-        return capture_checkpoint(context)
-    state = context.read_partial_state()
+        return capture_checkpoint(sequence)
+    state = sequence.read_partial_state()
     window = parse_state(state).first_attention
     in_order = np.argsort(window.positions)
-    seen = in_order[window.positions[in_order] > context.num_tokens - n_swa]
+    seen = in_order[window.positions[in_order] > sequence.num_tokens - n_swa]
     return pick_rows(state, window, seen, np.empty(0, dtype=np.uint8))
 
 
@@ -208,7 +215,7 @@ def _digest(data: StateBytes) -> bytes:
     return hashlib.blake2b(np.ascontiguousarray(data), digest_size=12).digest()
 
 
-def _path_hashes(token_ids: Sequence[TokenId]) -> list[bytes]:
+def _path_hashes(token_ids: ListOf[TokenId]) -> list[bytes]:
     """Of each prefix, the empty one included."""
     hasher = hashlib.blake2b(digest_size=12)
     hashes = [hasher.digest()]

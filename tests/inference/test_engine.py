@@ -17,6 +17,7 @@ from inference.events import (
     StoreNotice,
     TokenDelta,
 )
+from inference.loaded_model import MAX_SEQUENCES
 from inference.messages import Message
 from inference.model_config import ModelConfig
 from inference.request import ErrorCode, FinishReason, GenerationRequest
@@ -157,17 +158,20 @@ def test_stop_in_the_middle_of_a_reply_keeps_what_was_written(
     assert engine.finished(continued.request_id).finish_reason == FinishReason.LENGTH
 
 
-def test_a_waiting_request_is_cancelled_without_being_read(start_engine: Start, starter: ModelConfig) -> None:
+def test_a_waiting_request_is_cancelled_without_being_read(start_engine: Start, tiny: ModelConfig) -> None:
     engine = start_engine()
-    running = raw(starter, "Once upon a time", SamplingParams(temperature=0.0))
-    waiting = raw(starter, "Never read")
-    engine.submit(running)
-    engine.submit(waiting)
+    endless = SamplingParams(temperature=1.0, seed=3)
+    running = [raw(tiny, f"{number} Once upon a time", endless) for number in range(MAX_SEQUENCES)]
+    waiting = raw(tiny, "Never read")
+    for request in (*running, waiting):
+        engine.submit(request)
     engine.wait_for(lambda event: isinstance(event, TokenDelta))
-    engine.abort(waiting.request_id)
-    engine.abort(running.request_id)
+    for request in (waiting, *running):
+        engine.abort(request.request_id)
+    assert engine.finished(waiting.request_id).finish_reason == FinishReason.CANCELLED
     assert engine.finished(waiting.request_id).counts.prefilled_tokens == 0
-    assert engine.finished(running.request_id).finish_reason == FinishReason.CANCELLED
+    for request in running:
+        engine.finished(request.request_id)
 
 
 def test_requests_are_answered_in_the_order_they_came(start_engine: Start, tiny: ModelConfig) -> None:

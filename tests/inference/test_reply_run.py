@@ -10,17 +10,18 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from inference.events import Event
 from inference.kvcache.block_store import BlockStore
-from inference.llama.context import Context, DecodeAborted
+from inference.llama.context import DecodeAborted
+from inference.llama.sequence import Sequence
 from inference.llama.state_layout import cut_rows
 from inference.loaded_model import LoadedModel
 from inference.messages import TokenId
 from inference.model_config import ModelConfig
 from inference.reply_run import ReplyRun
-from inference.request import GenerationRequest
+from inference.request import FinishReason, GenerationRequest
 from inference.sampling_params import SamplingParams
 from tests.inference.conftest import TINY_KINDS
+from tests.inference.lone_run import LoneRun, run_alone
 
 Load = Callable[..., LoadedModel]
 Logits = npt.NDArray[np.float32]
@@ -31,17 +32,17 @@ def some_ids(count: int, seed: int = 0) -> list[TokenId]:
     return [TokenId(int(token)) for token in np.random.default_rng(seed).integers(3, 250, count)]
 
 
-def prefill(context: Context, ids: list[TokenId]) -> Logits:
+def prefill(sequence: Sequence, ids: list[TokenId]) -> Logits:
     """The engine's own cut: absolute multiples of n_ubatch, the last token alone."""
-    size, last = context.params.n_ubatch, len(ids) - 1
-    while (position := context.num_tokens) < len(ids):
+    size, last = sequence.context.params.n_ubatch, len(ids) - 1
+    while (position := sequence.num_tokens) < len(ids):
         end = min((position // size + 1) * size, last) if position < last else len(ids)
-        context.decode(ids[position:end], want_logits=end > last)
-    return context.logits()
+        sequence.decode(ids[position:end], want_logits=end > last)
+    return sequence.logits()
 
 
-def save(context: Context) -> tuple[npt.NDArray[np.uint8], list[TokenId]]:
-    return context.read_state(), list(context.token_ids)
+def save(sequence: Sequence) -> tuple[npt.NDArray[np.uint8], list[TokenId]]:
+    return sequence.read_state(), list(sequence.token_ids)
 
 
 @pytest.mark.parametrize("kind", TINY_KINDS)
@@ -50,11 +51,11 @@ def test_a_restored_prefix_gives_the_logits_of_one_that_was_never_stored(
     load: Load, tiny_paths: dict[str, Path], kind: str, num_stored: int
 ) -> None:
     prefix, rest = some_ids(num_stored), some_ids(40, seed=1)
-    reference = load(tiny_paths[kind]).context
+    reference = load(tiny_paths[kind]).context.sequences[0]
     prefill(reference, prefix)
     state = save(reference)
     expected = prefill(reference, prefix + rest)
-    restored = load(tiny_paths[kind]).context
+    restored = load(tiny_paths[kind]).context.sequences[0]
     assert restored.write_state(*state)
     assert restored.token_ids == prefix
     assert np.array_equal(prefill(restored, prefix + rest), expected)
@@ -66,9 +67,9 @@ def test_the_same_prompt_again_gives_the_very_logits_of_the_first_time(
     load: Load, tiny_paths: dict[str, Path], kind: str, num_stored: int
 ) -> None:
     ids = some_ids(num_stored)
-    cold = load(tiny_paths[kind]).context
+    cold = load(tiny_paths[kind]).context.sequences[0]
     expected = prefill(cold, ids)
-    restored = load(tiny_paths[kind]).context
+    restored = load(tiny_paths[kind]).context.sequences[0]
     assert restored.write_state(*save(cold))
     # A restored state holds no logits: the last token is taken off and decoded again.
     assert restored.truncate(num_stored - 1)
@@ -77,37 +78,37 @@ def test_the_same_prompt_again_gives_the_very_logits_of_the_first_time(
 
 @pytest.mark.parametrize("kind", WITHOUT_TRIMMING)
 def test_a_recurrent_state_is_never_cut(load: Load, tiny_paths: dict[str, Path], kind: str) -> None:
-    context = load(tiny_paths[kind]).context
-    prefill(context, some_ids(20))
-    assert not context.truncate(19)
-    assert context.num_tokens == 20
+    sequence = load(tiny_paths[kind]).context.sequences[0]
+    prefill(sequence, some_ids(20))
+    assert not sequence.truncate(19)
+    assert sequence.num_tokens == 20
 
 
 def test_an_aborted_batch_leaves_what_was_there_before(load: Load, starter_path: Path) -> None:
     # Reported as mdegans/drama_llama#52: part of a failed batch stayed in the cache.
     prefix, rest = some_ids(600), some_ids(512, seed=1)
-    context = load(starter_path).context
-    prefill(context, prefix)
-    context.abort_flag.set()
+    sequence = load(starter_path).context.sequences[0]
+    prefill(sequence, prefix)
+    sequence.context.abort_flag.set()
     with pytest.raises(DecodeAborted):
-        context.decode(rest, want_logits=True)
-    assert context.token_ids == prefix
-    context.abort_flag.clear()
-    reference = load(starter_path).context
+        sequence.decode(rest, want_logits=True)
+    assert sequence.token_ids == prefix
+    sequence.context.abort_flag.clear()
+    reference = load(starter_path).context.sequences[0]
     prefill(reference, prefix)
-    assert np.array_equal(prefill(context, prefix + rest), prefill(reference, prefix + rest))
+    assert np.array_equal(prefill(sequence, prefix + rest), prefill(reference, prefix + rest))
 
 
 @pytest.mark.parametrize("kind", WITHOUT_TRIMMING)
 def test_an_aborted_batch_empties_a_recurrent_sequence(
     load: Load, tiny_paths: dict[str, Path], kind: str
 ) -> None:
-    context = load(tiny_paths[kind]).context
-    prefill(context, some_ids(20))
-    context.abort_flag.set()
+    sequence = load(tiny_paths[kind]).context.sequences[0]
+    prefill(sequence, some_ids(20))
+    sequence.context.abort_flag.set()
     with pytest.raises(DecodeAborted):
-        context.decode(some_ids(20), want_logits=True)
-    assert context.num_tokens == 0
+        sequence.decode(some_ids(20), want_logits=True)
+    assert sequence.num_tokens == 0
 
 
 # --- whole requests over one store -------------------------------------------------------------------
@@ -129,9 +130,7 @@ class Chat:
             prompt=prompt,
             sampling=SamplingParams(temperature=0.0, max_tokens=max_tokens),
         )
-        run = ReplyRun(request, loaded, cache, arrived=0.0)
-        self.events: list[Event] = list(run.run())
-        run.store_sequence()
+        run = run_alone(request, loaded, cache)
         cache.close(30)
         return run
 
@@ -264,10 +263,9 @@ def test_an_empty_sequence_is_not_stored(chat: Callable[[str], Chat], load: Load
     talk = chat("gqa")
     cache = BlockStore(talk._folder, 10**9, on_notice=pytest.fail)
     loaded = talk._load_stored()
-    run = ReplyRun(GenerationRequest(ModelConfig("unused"), prompt="x"), loaded, cache, arrived=0.0)
+    run = LoneRun(GenerationRequest(ModelConfig("unused"), prompt="x"), loaded, cache)
     run.cancel()
-    assert list(run.run()) == []
-    run.store_sequence()
+    assert run.run().finish_reason == FinishReason.CANCELLED
     cache.close(30)
     assert stored_files(talk) == []
 

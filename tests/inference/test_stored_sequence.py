@@ -55,9 +55,9 @@ def test_ten_chats_store_their_shared_system_prompt_once(
         run = chats.ask(messages, owner=f"chat {number}")
         if number:
             assert run.counts.prefilled_tokens < 50 + 10 * number + 30
-        held = tuple(chats.loaded.context.token_ids)
+        held = tuple(chats.loaded.context.sequences[0].token_ids)
         prefixes.update(held[:end] for end in range(1, len(held) + 1))
-    one_row, two_rows = (capture_block(chats.loaded.context, 0, end).size for end in (1, 2))
+    one_row, two_rows = (capture_block(chats.loaded.context.sequences[0], 0, end).size for end in (1, 2))
     assert 2000 < len(prefixes) < 4000
     assert chats.store.store_bytes <= 1.05 * len(prefixes) * (two_rows - one_row)
 

@@ -21,7 +21,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from inference.events import Phase, PhaseChanged
+from inference.events import Event, Phase, PhaseChanged
 from inference.kvcache.block_store import BlockStore
 from inference.kvcache.model_digest import ModelDigests
 from inference.kvcache.reuse import token_array
@@ -37,6 +37,7 @@ from inference.sampling_params import SamplingParams
 from inference.stored_sequence import StoredSequence
 from tests.inference.chat_texts import fraction, reply_lengths, systems, texts, which
 from tests.inference.conftest import TINY_KINDS
+from tests.inference.lone_run import LoneRun
 from tests.inference.stored_chats import let_restoring_pay
 from tests.inference.storeless_reference import StorelessReference
 
@@ -86,7 +87,7 @@ class Histories(RuleBasedStateMachine):
     @initialize()
     def start(self) -> None:
         self.storeless = self.load(None)
-        self.reference = StorelessReference(self.storeless.context)
+        self.reference = StorelessReference(self.storeless.context.sequences[0])
         self.open()
 
     def load(self, digests: ModelDigests | None) -> LoadedModel:
@@ -98,11 +99,12 @@ class Histories(RuleBasedStateMachine):
         self.store = BlockStore(self.folder, self.budget_bytes, on_notice=self.notices.append)
         self.loaded = self.load(self.digests)
         self.context = self.loaded.context
-        self.reference.watch(self.context)
+        self.sequence = self.context.sequences[0]
+        self.reference.watch(self.sequence)
         fingerprint = self.loaded.fingerprint()
         assert fingerprint is not None
         self.fingerprint = fingerprint
-        self.has_checkpoints = StoredSequence(self.loaded, self.store, None).has_checkpoints
+        self.has_checkpoints = StoredSequence(self.loaded, self.sequence, self.store, None).has_checkpoints
 
     def close(self) -> None:
         self.store.close(30)
@@ -123,7 +125,7 @@ class Histories(RuleBasedStateMachine):
         self,
         request: GenerationRequest,
         num_tokens: int,
-        stop: Callable[[ReplyRun], None] | None = None,
+        stop: Callable[[LoneRun], None] | None = None,
         stop_after: int = 0,
     ) -> ReplyRun | None:
         """None: the prompt would be too long. stop is called after so many events."""
@@ -139,19 +141,24 @@ class Histories(RuleBasedStateMachine):
         limit = in_memory if request.is_private else max(in_memory, at_most)
         bytes_before, decoded_before = self.store.bytes_read, self.context.num_decoded_tokens
         self.reference.begin_request()
-        run = ReplyRun(request, self.loaded, self.store, arrived=0.0)
-        begun_at = None
-        for number, event in enumerate(run.run()):
-            if isinstance(event, PhaseChanged) and event.phase == Phase.PREFILL:
-                begun_at = self.context.num_tokens
+        lone = LoneRun(request, self.loaded, self.store)
+        run, begun_at = lone.reply, None
+
+        def on_event(event: Event) -> None:
+            nonlocal begun_at
+            if isinstance(event, PhaseChanged) and event.phase == Phase.PREFILL and begun_at is None:
+                begun_at = self.sequence.num_tokens
                 assert begun_at == run.reused_tokens + run.restored_tokens
             if isinstance(event, PhaseChanged) and event.phase == Phase.DECODE:
                 counts = run.counts
-                assert self.context.num_decoded_tokens - decoded_before == counts.prefilled_tokens
+                num_decoded = self.context.num_decoded_tokens - decoded_before
+                assert num_decoded == counts.prefilled_tokens + run.reread_tokens
                 assert begun_at is not None
                 assert begun_at + counts.prefilled_tokens == counts.num_prompt_tokens == len(prompt.token_ids)
-            if stop is not None and number == stop_after:
-                stop(run)
+            if stop is not None and len(lone.events) == stop_after + 1:
+                stop(lone)
+
+        lone.run(on_event)
         assert run.finish_reason is not None
         if begun_at is not None:
             assert begun_at <= limit
@@ -160,7 +167,6 @@ class Histories(RuleBasedStateMachine):
                 assert (run.restored_tokens > 0) <= (run.bytes_read > 0)
         if request.is_private:
             assert (run.restored_tokens, self.store.bytes_read) == (0, bytes_before)
-        run.store_sequence()
         assert self.store.flush(30)
         if not request.is_private and begun_at is not None:
             self.note_stored(prompt, begun_at)
@@ -168,11 +174,11 @@ class Histories(RuleBasedStateMachine):
 
     def in_memory(self, prompt: list[TokenId]) -> int:
         """Tokens that memory alone can serve, by the rules of each kind."""
-        held = self.context.token_ids
+        held = self.sequence.token_ids
         num_common = min(common(held, prompt), len(prompt) - 1)
         if self.loaded.model.is_recurrent:
             return num_common if num_common == len(held) else 0
-        if self.loaded.model.n_swa and (self.context.pos_min() or 0) > max(0, num_common - WINDOW + 1):
+        if self.loaded.model.n_swa and (self.sequence.pos_min() or 0) > max(0, num_common - WINDOW + 1):
             return 0
         return num_common
 
@@ -194,7 +200,7 @@ class Histories(RuleBasedStateMachine):
         return min(limit, max((common(ids, prompt) for ids in stored), default=0))
 
     def note_stored(self, prompt: Prompt, begun_at: int) -> None:
-        held = tuple(self.context.token_ids)
+        held = tuple(self.sequence.token_ids)
         if self.is_damaged:
             assert self.store.verify().removed >= 0
             self.is_damaged = False
@@ -220,7 +226,7 @@ class Histories(RuleBasedStateMachine):
             match = self.store.match_prefix(self.fingerprint, token_array(ids), max_hit_length=len(ids))
             self.stored.add(ids[: match.num_tokens])
             ends = [checkpoint.end for checkpoint in match.checkpoints]
-            is_alone = state_kind(self.context) == StateKind.CHECKPOINTS_ONLY
+            is_alone = state_kind(self.sequence) == StateKind.CHECKPOINTS_ONLY
             self.checkpoints |= {ids[:end] for end in ends if is_alone or end <= match.num_tokens}
         self.stored.discard(())
 
@@ -271,10 +277,12 @@ class Histories(RuleBasedStateMachine):
         known = self.prompts[prompt % len(self.prompts)]
         self.raw(text=known[: max(1, round(at * len(known)))] + text, num_tokens=num_tokens)
 
-    @rule(text=texts, after=st.integers(0, 25), in_decode=st.booleans())
-    def stop_early(self, text: str, after: int, in_decode: bool) -> None:
-        def stop(run: ReplyRun) -> None:
-            if in_decode:
+    @rule(text=texts, after=st.integers(0, 25), is_others=st.booleans())
+    def stop_early(self, text: str, after: int, is_others: bool) -> None:
+        """is_others: another chat's stop drops the batch, and this one goes on."""
+
+        def stop(run: LoneRun) -> None:
+            if is_others:
                 self.context.abort_flag.set()
             else:
                 run.cancel()
@@ -300,16 +308,16 @@ class Histories(RuleBasedStateMachine):
             return
         let_restoring_pay(self.folder, self.fingerprint)
         in_memory, (in_store, at_most) = self.in_memory(prompt.token_ids), self.in_store(prompt.token_ids)
-        sequence = StoredSequence(self.loaded, self.store, None)
+        sequence = StoredSequence(self.loaded, self.sequence, self.store, None)
         found = sequence.look_up(prompt).num_usable
         if not self.is_damaged:
             assert in_store <= found <= at_most
         decoded_before = self.context.num_decoded_tokens
         brought = sequence.bring(prompt)
         assert self.context.num_decoded_tokens == decoded_before
-        assert self.context.token_ids == prompt.token_ids[: brought.reused_tokens + brought.restored_tokens]
+        assert self.sequence.token_ids == prompt.token_ids[: brought.reused_tokens + brought.restored_tokens]
         if not self.is_damaged:
-            assert self.context.num_tokens == max(in_memory, found)
+            assert self.sequence.num_tokens == max(in_memory, found)
 
     @rule()
     def restart(self) -> None:

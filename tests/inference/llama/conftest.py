@@ -9,6 +9,7 @@ import pytest
 
 from inference.llama.context import Context, ContextParams
 from inference.llama.model import Model, load_model
+from inference.llama.sequence import Sequence
 from tests.tiny_models import write_multi_axis_rope
 
 
@@ -18,18 +19,18 @@ def multi_axis_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def new_context() -> Iterator[Callable[..., Context]]:
-    """new_context(path, n_ctx=..., n_threads=..., type_k=..., type_v=...): an empty context, and a model of its own as
+def new_sequence() -> Iterator[Callable[..., Sequence]]:
+    """new_sequence(path, n_ctx=..., n_threads=..., type_k=..., type_v=...): an empty sequence, and a model of its own as
     in another process; closed after the test."""
     opened: list[tuple[Context, Model]] = []
 
-    def new_context(path: Path, n_ctx: int = 2048, n_threads: int = 1, **params: int) -> Context:
+    def new_sequence(path: Path, n_ctx: int = 2048, n_threads: int = 1, **params: int) -> Sequence:
         model = load_model(path, 0, lambda _fraction: True)
         context = Context(model, ContextParams(n_ctx=n_ctx, n_threads=n_threads, **params))
         opened.append((context, model))
-        return context
+        return context.sequences[0]
 
-    yield new_context
+    yield new_sequence
     for context, model in opened:
         context.close()
         model.close()

@@ -1,4 +1,4 @@
-"""What is no block or checkpoint of this sequence is refused, and the context stays what it says it is."""
+"""What is no block or checkpoint of this sequence is refused, and the sequence stays what it says it is."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from inference.llama.context import Context
+from inference.llama.sequence import Sequence
 from inference.llama.sequence_state import (
     IncompleteState,
     StateKind,
@@ -25,7 +25,7 @@ from inference.request import EngineError
 from tests.inference.conftest import TINY_KINDS
 from tests.sequence_snapshot import prefill, put_together, random_ids, take_apart
 
-NewContext = Callable[..., Context]
+NewContext = Callable[..., Sequence]
 Q8_0 = 8
 WITH_ATTENTION = tuple(kind for kind in TINY_KINDS if kind != "recurrent")
 WITH_CHECKPOINTS = ("sliding window", "recurrent", "hybrid")
@@ -38,22 +38,22 @@ def pick(block: StateBytes, rows: list[int]) -> StateBytes:
     return pick_rows(block, section, np.asarray(rows, dtype=np.intp), tail)
 
 
-def scratch_is_empty(context: Context) -> bool:
+def scratch_is_empty(sequence: Sequence) -> bool:
     return all(
         section.num_rows == 0
-        for state in context.read_empty_states()
+        for state in sequence.context.read_empty_states()
         for section in parse_state(state).sections
     )
 
 
 @pytest.fixture
-def holding(new_context: NewContext, tiny_paths: dict[str, Path]) -> Callable[..., Context]:
-    """holding(kind): a context of that kind that holds the tokens HELD."""
+def holding(new_sequence: NewContext, tiny_paths: dict[str, Path]) -> Callable[..., Sequence]:
+    """holding(kind): a sequence of that kind that holds the tokens HELD."""
 
-    def holding(kind: str, **params: int) -> Context:
-        context = new_context(tiny_paths[kind], **params)
-        prefill(context, HELD)
-        return context
+    def holding(kind: str, **params: int) -> Sequence:
+        sequence = new_sequence(tiny_paths[kind], **params)
+        prefill(sequence, HELD)
+        return sequence
 
     return holding
 
@@ -73,51 +73,51 @@ DAMAGES: dict[str, Callable[[StateBytes], npt.ArrayLike]] = {
 @pytest.mark.parametrize("kind", WITH_ATTENTION)
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES.keys())
 def test_a_damaged_block_is_refused_and_the_sequence_is_as_before(
-    holding: Callable[..., Context], kind: str, damage: Callable[[StateBytes], StateBytes]
+    holding: Callable[..., Sequence], kind: str, damage: Callable[[StateBytes], StateBytes]
 ) -> None:
-    source, context = holding(kind), holding(kind)
+    source, sequence = holding(kind), holding(kind)
     ids = HELD + random_ids(60, seed=1)
     prefill(source, ids)
     expected = prefill(holding(kind), ids)
-    assert not restore_block(context, damage(capture_block(source, 100, 150)), 100, ids[100:150])
-    assert context.token_ids == HELD
-    assert scratch_is_empty(context)
-    assert np.array_equal(prefill(context, ids), expected)
+    assert not restore_block(sequence, damage(capture_block(source, 100, 150)), 100, ids[100:150])
+    assert sequence.token_ids == HELD
+    assert scratch_is_empty(sequence)
+    assert np.array_equal(prefill(sequence, ids), expected)
 
 
 @pytest.mark.parametrize("kind", WITH_ATTENTION)
-def test_a_block_of_other_positions_is_refused(holding: Callable[..., Context], kind: str) -> None:
-    source, context = holding(kind), holding(kind)
+def test_a_block_of_other_positions_is_refused(holding: Callable[..., Sequence], kind: str) -> None:
+    source, sequence = holding(kind), holding(kind)
     prefill(source, HELD + random_ids(60, seed=1))
-    assert not restore_block(context, capture_block(source, 101, 160), 100, random_ids(59))
-    assert context.token_ids == HELD
+    assert not restore_block(sequence, capture_block(source, 101, 160), 100, random_ids(59))
+    assert sequence.token_ids == HELD
 
 
 @pytest.mark.parametrize("kind", WITH_ATTENTION)
-def test_rows_of_another_type_are_refused_by_the_library(holding: Callable[..., Context], kind: str) -> None:
-    source, context = holding(kind, type_k=Q8_0, type_v=Q8_0), holding(kind)
+def test_rows_of_another_type_are_refused_by_the_library(holding: Callable[..., Sequence], kind: str) -> None:
+    source, sequence = holding(kind, type_k=Q8_0, type_v=Q8_0), holding(kind)
     ids = HELD + random_ids(60, seed=1)
     prefill(source, ids)
     expected = prefill(holding(kind), ids)
-    assert not restore_block(context, capture_block(source, 100, 160), 100, ids[100:])
-    assert context.token_ids == HELD
-    assert scratch_is_empty(context)
-    assert np.array_equal(prefill(context, ids), expected)
+    assert not restore_block(sequence, capture_block(source, 100, 160), 100, ids[100:])
+    assert sequence.token_ids == HELD
+    assert scratch_is_empty(sequence)
+    assert np.array_equal(prefill(sequence, ids), expected)
 
 
 @pytest.mark.parametrize("kind", WITH_ATTENTION)
 def test_blocks_of_another_model_are_refused(
-    holding: Callable[..., Context], new_context: NewContext, tiny_paths: dict[str, Path], kind: str
+    holding: Callable[..., Sequence], new_sequence: NewContext, tiny_paths: dict[str, Path], kind: str
 ) -> None:
-    context = holding(kind)
+    sequence = holding(kind)
     for other in WITH_ATTENTION:
         if other == kind or {kind, other} == {"gqa", "hybrid"}:
             continue
-        source = new_context(tiny_paths[other])
+        source = new_sequence(tiny_paths[other])
         prefill(source, random_ids(160))
-        assert not restore_block(context, capture_block(source, 100, 160), 100, random_ids(60)), other
-        assert context.token_ids == HELD
-        assert scratch_is_empty(context)
+        assert not restore_block(sequence, capture_block(source, 100, 160), 100, random_ids(60)), other
+        assert sequence.token_ids == HELD
+        assert scratch_is_empty(sequence)
 
 
 @pytest.mark.parametrize("kind", WITH_CHECKPOINTS)
@@ -131,104 +131,104 @@ def test_blocks_of_another_model_are_refused(
     ids=["a byte missing", "a byte too many", "zeros"],
 )
 def test_a_damaged_checkpoint_is_refused_and_the_sequence_is_as_before(
-    holding: Callable[..., Context], kind: str, damage: Callable[[StateBytes], StateBytes]
+    holding: Callable[..., Sequence], kind: str, damage: Callable[[StateBytes], StateBytes]
 ) -> None:
-    context = holding(kind)
-    assert not restore_checkpoint(context, damage(capture_checkpoint(context)), HELD)
-    assert context.token_ids == HELD
+    sequence = holding(kind)
+    assert not restore_checkpoint(sequence, damage(capture_checkpoint(sequence)), HELD)
+    assert sequence.token_ids == HELD
     more = HELD + random_ids(60, seed=1)
-    assert np.array_equal(prefill(context, more), prefill(holding(kind), more))
+    assert np.array_equal(prefill(sequence, more), prefill(holding(kind), more))
 
 
 @pytest.mark.parametrize("kind", WITH_CHECKPOINTS)
 @pytest.mark.parametrize("num_tokens", [99, 100])
 def test_a_checkpoint_is_good_for_no_other_position(
-    holding: Callable[..., Context], kind: str, num_tokens: int
+    holding: Callable[..., Sequence], kind: str, num_tokens: int
 ) -> None:
-    context = holding(kind)
-    prefill(context, HELD + random_ids(1, seed=1))
-    assert not restore_checkpoint(context, capture_checkpoint(context), context.token_ids[:num_tokens])
-    assert context.num_tokens == 101
+    sequence = holding(kind)
+    prefill(sequence, HELD + random_ids(1, seed=1))
+    assert not restore_checkpoint(sequence, capture_checkpoint(sequence), sequence.token_ids[:num_tokens])
+    assert sequence.num_tokens == 101
 
 
 @pytest.mark.parametrize("kind", ["sliding window", "hybrid"])
 def test_a_checkpoint_needs_its_blocks(
-    holding: Callable[..., Context], new_context: NewContext, tiny_paths: dict[str, Path], kind: str
+    holding: Callable[..., Sequence], new_sequence: NewContext, tiny_paths: dict[str, Path], kind: str
 ) -> None:
     checkpoint = capture_checkpoint(holding(kind))
     with pytest.raises(ValueError, match="blocks"):
-        restore_checkpoint(new_context(tiny_paths[kind]), checkpoint, HELD)
+        restore_checkpoint(new_sequence(tiny_paths[kind]), checkpoint, HELD)
     with pytest.raises(ValueError, match="blocks"):
         restore_checkpoint(holding(kind), checkpoint, random_ids(100, seed=9))
 
 
 def test_a_checkpoint_that_the_library_refuses_leaves_nothing(
-    holding: Callable[..., Context], new_context: NewContext, tiny_paths: dict[str, Path]
+    holding: Callable[..., Sequence], new_sequence: NewContext, tiny_paths: dict[str, Path]
 ) -> None:
-    context = holding("sliding window")
+    sequence = holding("sliding window")
     checkpoint = capture_checkpoint(holding("sliding window", type_k=Q8_0, type_v=Q8_0))
-    assert not restore_checkpoint(context, checkpoint, HELD)
-    assert context.num_tokens == 0
-    assert scratch_is_empty(context)
-    assert np.array_equal(prefill(context, HELD), prefill(new_context(tiny_paths["sliding window"]), HELD))
+    assert not restore_checkpoint(sequence, checkpoint, HELD)
+    assert sequence.num_tokens == 0
+    assert scratch_is_empty(sequence)
+    assert np.array_equal(prefill(sequence, HELD), prefill(new_sequence(tiny_paths["sliding window"]), HELD))
 
 
 @pytest.mark.parametrize("kind", ["sliding window", "hybrid"])
 def test_blocks_without_their_checkpoint_are_not_decoded_upon(
-    holding: Callable[..., Context], new_context: NewContext, tiny_paths: dict[str, Path], kind: str
+    holding: Callable[..., Sequence], new_sequence: NewContext, tiny_paths: dict[str, Path], kind: str
 ) -> None:
     # Every call of the library would succeed, and the logits would be wrong.
     block = capture_block(holding(kind), 0, 100)
-    context = new_context(tiny_paths[kind])
-    assert restore_block(context, block, 0, HELD)
-    assert context.awaits_checkpoint
+    sequence = new_sequence(tiny_paths[kind])
+    assert restore_block(sequence, block, 0, HELD)
+    assert sequence.awaits_checkpoint
     with pytest.raises(EngineError, match="checkpoint"):
-        context.decode([HELD[0]], want_logits=True)
+        sequence.decode([HELD[0]], want_logits=True)
     with pytest.raises(IncompleteState):
-        capture_checkpoint(context)
-    context.clear()
-    prefill(context, HELD)
+        capture_checkpoint(sequence)
+    sequence.clear()
+    prefill(sequence, HELD)
 
 
 def test_rows_that_only_fill_a_windows_cells_are_never_taken_for_real_ones(
-    holding: Callable[..., Context], new_context: NewContext, tiny_paths: dict[str, Path]
+    holding: Callable[..., Sequence], new_sequence: NewContext, tiny_paths: dict[str, Path]
 ) -> None:
-    source, context = holding("sliding window"), new_context(tiny_paths["sliding window"])
+    source, sequence = holding("sliding window"), new_sequence(tiny_paths["sliding window"])
     prefill(source, random_ids(900))
-    put_together(context, take_apart(source))
-    assert context.pos_min() == 900 - 64
-    assert context.state_pos_min() == 900 - 64
-    assert context.truncate(890)
+    put_together(sequence, take_apart(source))
+    assert sequence.pos_min() == 900 - 64
+    assert sequence.state_pos_min() == 900 - 64
+    assert sequence.truncate(890)
     with pytest.raises(IncompleteState, match="later position"):
-        capture_checkpoint(context)
+        capture_checkpoint(sequence)
 
 
 @pytest.mark.parametrize(("start", "end"), [(0, 101), (-1, 5), (5, 5), (6, 5)])
 def test_rows_that_are_not_held_cannot_be_captured(
-    holding: Callable[..., Context], start: int, end: int
+    holding: Callable[..., Sequence], start: int, end: int
 ) -> None:
     with pytest.raises(ValueError, match="100 tokens"):
         capture_block(holding("gqa"), start, end)
 
 
-def test_each_kind_refuses_what_it_does_not_have(holding: Callable[..., Context]) -> None:
+def test_each_kind_refuses_what_it_does_not_have(holding: Callable[..., Sequence]) -> None:
     with pytest.raises(ValueError, match="blocks"):
         capture_checkpoint(holding("gqa"))
     with pytest.raises(ValueError, match="checkpoints only"):
         capture_block(holding("recurrent"), 0, 10)
 
 
-def test_latent_attention_is_stored_whole(holding: Callable[..., Context]) -> None:
-    context = holding("gqa")
-    header = context.model.header
+def test_latent_attention_is_stored_whole(holding: Callable[..., Sequence]) -> None:
+    sequence = holding("gqa")
+    header = sequence.model.header
     latent = {**header.metadata, f"{header.architecture}.attention.key_length_mla": 64}
-    context.model.header = dataclasses.replace(header, metadata=latent)
-    assert state_kind(context) == StateKind.WHOLE
+    sequence.model.header = dataclasses.replace(header, metadata=latent)
+    assert state_kind(sequence) == StateKind.WHOLE
     with pytest.raises(ValueError, match="whole"):
-        capture_block(context, 0, 10)
+        capture_block(sequence, 0, 10)
 
 
-def test_a_state_without_flash_attention_is_stored_whole(holding: Callable[..., Context]) -> None:
-    context = holding("gqa")
-    context.flash_attention = False
-    assert state_kind(context) == StateKind.WHOLE
+def test_a_state_without_flash_attention_is_stored_whole(holding: Callable[..., Sequence]) -> None:
+    sequence = holding("gqa")
+    sequence.context.flash_attention = False
+    assert state_kind(sequence) == StateKind.WHOLE
