@@ -51,19 +51,24 @@ class LoadedModel:
             raise
         self.prompt_builder = PromptBuilder(self.model.vocab, self.model.header.chat_templates)
         self.reuse_rule = ReuseRule(n_swa=self.model.n_swa, recurrent=self.model.is_recurrent)
-        self._fingerprint = _start_fingerprint(self.model, self.context.params, model_digests)
+        self._fields = _start_fields(self.model, self.context.params, model_digests)
         self.info = self._read_info(config, time.monotonic() - started)
 
-    def fingerprint(self) -> Fingerprint | None:
+    def fingerprint_fields(self) -> FingerprintFields | None:
         """None: no store, or the model file cannot be hashed. The first call may wait for the hash."""
-        if self._fingerprint is None:
+        if self._fields is None:
             return None
         try:
-            return self._fingerprint.result()
+            return self._fields.result()
         except OSError as error:
             _logger.warning("the model file could not be hashed, so nothing is stored: %s", error)
-            self._fingerprint = None
+            self._fields = None
             return None
+
+    def fingerprint(self) -> Fingerprint | None:
+        """Of fingerprint_fields(), which may be None."""
+        fields = self.fingerprint_fields()
+        return None if fields is None else fingerprint(fields)
 
     def _read_info(self, config: ModelConfig, load_s: float) -> ModelInfo:
         model, offload = self.model, self.model.offload
@@ -118,25 +123,23 @@ def _check_size(model: Model, n_ctx: int) -> None:
         )
 
 
-def _start_fingerprint(
+def _start_fields(
     model: Model, params: ContextParams, model_digests: ModelDigests | None
-) -> Future[Fingerprint] | None:
+) -> Future[FingerprintFields] | None:
     """Hash the model's files beside everything else: the first request may well come later than the hash."""
     if model_digests is None:
         return None
 
-    def compute() -> Fingerprint:
-        return fingerprint(
-            FingerprintFields(
-                model_sha256=model_digests.sha256(model.header.parts),
-                library_build=library_build(),
-                type_k=params.type_k,
-                type_v=params.type_v,
-                flash_attention=True,
-                n_swa=model.n_swa,
-                swa_full=params.swa_full,
-                rope_factors=_rope_factors(model, params.n_ctx),
-            )
+    def compute() -> FingerprintFields:
+        return FingerprintFields(
+            model_sha256=model_digests.sha256(model.header.parts),
+            library_build=library_build(),
+            type_k=params.type_k,
+            type_v=params.type_v,
+            flash_attention=True,
+            n_swa=model.n_swa,
+            swa_full=params.swa_full,
+            rope_factors=_rope_factors(model, params.n_ctx),
         )
 
     executor = ThreadPoolExecutor(1, thread_name_prefix="model digest")
