@@ -27,11 +27,12 @@ class Prompt:
 
     message_ends: where stored blocks close, ascending: before each message's text, so that the system prompt with
     all that the template puts around it is one piece, and before the generation prompt.
-    system_end: the first of them where the chat begins with a system prompt. user_end: before the generation prompt.
+    system_end: the first of them where the chat begins with a system prompt. user_end: before the generation prompt;
+    where the template does not tell that apart, behind the last message's text.
     message_ids: for each message of the request the ids that its content became, to be given back with the message;
     None where the template changed or dropped the content. Empty for raw text.
-    generation_prompt: text at the very end that the template put there for a reply to begin, which may open its
-    reasoning. template: None for raw text. mends: what was done to the chat for the template to take it.
+    reply_opening: the text behind the last message's, which may open the reply's reasoning (ReasoningSplitter takes
+    it). template: None for raw text. mends: what was done to the chat for the template to take it.
     """
 
     token_ids: list[TokenId]
@@ -39,7 +40,7 @@ class Prompt:
     system_end: int | None = None
     user_end: int | None = None
     message_ids: tuple[tuple[TokenId, ...] | None, ...] = ()
-    generation_prompt: str = ""
+    reply_opening: str = ""
     template: TemplateChoice | None = None
     mends: tuple[Mend, ...] = ()
 
@@ -87,7 +88,7 @@ class PromptBuilder:
         )
         self._check_lost(text, messages)
         segments = _joined(text.segments)
-        generation_prompt = _generation_prompt_at_end(segments, text.generation_prompt)
+        reply_opening = segments[-1].text if segments and segments[-1].message_index is None else ""
         token_ids: list[TokenId] = []
         starts: dict[int, int] = {}
         message_ids: list[tuple[TokenId, ...] | None] = [None if m.content else () for m in messages]
@@ -99,8 +100,8 @@ class PromptBuilder:
                     message_ids[segment.message_index] = ids
             else:
                 ids = self._template_ids(segment.text, place == 0)
-                if place == len(segments) - 1 and generation_prompt:
-                    starts[len(messages)] = len(token_ids) + self._num_before(ids, generation_prompt)
+                if place == len(segments) - 1:
+                    starts[len(messages)] = len(token_ids) + self._num_before(ids, segment.text, text)
             token_ids += ids
         with_bos = self._vocab.with_bos(token_ids)
         shift = len(with_bos) - len(token_ids)
@@ -111,7 +112,7 @@ class PromptBuilder:
             system_end=ends.get(1) if messages[0].role == "system" else ends.get(0),
             user_end=ends.get(len(messages)),
             message_ids=tuple(message_ids),
-            generation_prompt=generation_prompt,
+            reply_opening=reply_opening,
             template=choice,
             mends=text.mends,
         )
@@ -127,8 +128,12 @@ class PromptBuilder:
             return tuple(self._vocab.tokenize(text))
         return tuple(self._vocab.tokenize_inside(text, parse_special=True))
 
-    def _num_before(self, token_ids: Sequence[TokenId], tail: str) -> int:
-        """How many of the tokens stand before `tail`, the end of their text. One that reaches over belongs to it."""
+    def _num_before(self, token_ids: Sequence[TokenId], text: str, written: ChatText) -> int:
+        """How many of the tokens stand before the generation prompt, the end of their text. One that reaches over
+        belongs to it. 0 where it cannot be told apart."""
+        tail = written.generation_prompt
+        if not tail or not text.endswith(tail):
+            return 0
         tail_ids = self._template_ids(tail, False)
         if token_ids[len(token_ids) - len(tail_ids) :] == tail_ids:
             return len(token_ids) - len(tail_ids)
@@ -162,10 +167,3 @@ def _joined(segments: Sequence[Segment]) -> list[Segment]:
         else:
             joined.append(segment)
     return joined
-
-
-def _generation_prompt_at_end(segments: Sequence[Segment], generation_prompt: str) -> str:
-    """Empty where the text does not end with it."""
-    if not segments or segments[-1].message_index is not None:
-        return ""
-    return generation_prompt if segments[-1].text.endswith(generation_prompt) else ""

@@ -5,7 +5,8 @@ started this may kill it at any moment. Nothing but Jinja and the standard libra
 
 Request: {"source": Jinja text, "renders": [variables of each], "now": Unix time or null, "max_chars": of one text}.
 Answer: {"results": [{"text": …} or {"error": …, "kind": …} for each render]}; a source that is no template gives at
-least one result, so no renders at all ask for just that. The first line is {"ready": true}.
+least one result, so no renders at all ask for just that. The first line is {"ready": true}. Argument: the most
+memory it may take, in bytes.
 """
 
 import contextlib
@@ -25,8 +26,6 @@ from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 _MAX_COMPILED = 16
-# Address space, where the system can bound it: the interpreter takes a tenth of this.
-MAX_MEMORY_BYTES = 1 << 30
 
 
 class _Generation(Extension):
@@ -115,14 +114,15 @@ def _to_json(
     )
 
 
-def _bound_memory() -> None:
+def _bound_memory(max_bytes: int) -> None:
+    """Address space, where the system can bound it."""
     try:
         import resource
     except ImportError:  # Windows: the parent watches
         return
     # Refused by some systems; the parent watches there too.
     with contextlib.suppress(ValueError, OSError):
-        resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
+        resource.setrlimit(resource.RLIMIT_AS, (max_bytes, max_bytes))
 
 
 def _read_requests(requests: "queue.SimpleQueue[bytes]") -> None:
@@ -133,7 +133,7 @@ def _read_requests(requests: "queue.SimpleQueue[bytes]") -> None:
 
 
 def main() -> None:
-    _bound_memory()
+    _bound_memory(int(sys.argv[1]))
     requests: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_read_requests, args=(requests,), daemon=True).start()
     renderer = _Renderer()

@@ -18,13 +18,13 @@ from typing import Any, BinaryIO, Literal, cast
 
 import psutil
 
-from inference.template_child import MAX_MEMORY_BYTES
-
 _CHILD = Path(__file__).with_name("template_child.py")
 # Templates take about a millisecond; starting the process is waited for apart, since a busy computer may be slow at it.
 RENDER_TIMEOUT_S = 3.0
 _START_TIMEOUT_S = 30.0
 MAX_PROMPT_CHARS = 16 * 2**20
+# Of the whole process; the interpreter takes a tenth of it.
+MAX_MEMORY_BYTES = 2**30
 _MEMORY_POLL_S = 0.05
 
 RefusalKind = Literal["syntax", "render", "memory", "size", "time", "process"]
@@ -114,7 +114,7 @@ class _Running:
         """Raises TemplateRefused."""
         try:
             self.process = subprocess.Popen(
-                [sys.executable, "-P", str(_CHILD)],
+                [sys.executable, "-P", str(_CHILD), str(MAX_MEMORY_BYTES)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,

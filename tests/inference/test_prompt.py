@@ -204,8 +204,18 @@ def test_a_folded_system_prompt_still_ends_where_the_user_begins(load: Load, tmp
     prompt = loaded.prompt_builder.build(chat_request(Message("system", "Be brief."), Message("user", "Hi")))
     assert prompt.mends == ("system prompt in the first user message",)
     assert text_of(loaded, prompt.token_ids[: prompt.system_end]) == "<|im_start|>user\nBe brief.\n\n"
-    assert prompt.generation_prompt == "<|im_start|>assistant\n"
-    assert text_of(loaded, prompt.token_ids[prompt.user_end :]) == prompt.generation_prompt
+    assert prompt.reply_opening == "<|im_end|>\n<|im_start|>assistant\n"
+    assert text_of(loaded, prompt.token_ids[prompt.user_end :]) == "<|im_start|>assistant\n"
+
+
+def test_where_the_generation_prompt_cannot_be_told_the_users_end_is_behind_the_text(
+    load: Load, tmp_path: Path
+) -> None:
+    always = CHATML.replace("{% if add_generation_prompt %}", "{% if true %}")
+    loaded = load(write_llama(tmp_path / "m.gguf", TinyModel(chat_template=always)))
+    prompt = loaded.prompt_builder.build(chat_request(Message("user", "Hi")))
+    assert text_of(loaded, prompt.token_ids[prompt.user_end :]) == prompt.reply_opening
+    assert prompt.reply_opening == "<|im_end|>\n<|im_start|>assistant\n"
 
 
 def test_blocks_close_before_each_message_and_before_the_generation_prompt(
