@@ -63,12 +63,13 @@ class ChatTemplate:
         for shape in shapes(messages):
             try:
                 cut = self._cut(messages, shape, marks, keep_bos, options, now)
+                generation_prompt = self._generation_prompt(options, now)
             except TemplateRefused as refusal:
                 if refusal.kind != _MENDABLE:
                     raise _failure(refusal) from refusal
                 first_refusal = first_refusal or refusal
                 continue
-            text = ChatText(cut.segments, cut.lost, shape.mends, self._generation_prompt(options, now))
+            text = ChatText(cut.segments, cut.lost, shape.mends, generation_prompt)
             if not _drops_system_prompt(cut, messages):
                 return text
             # Some templates know no system role and leave the message out without a word.

@@ -119,9 +119,18 @@ class PromptBuilder:
 
     def _content_ids(self, text: str, message: Message) -> tuple[TokenId, ...]:
         """The message's own ids if they still spell exactly the text that stands in the prompt, or else the text's."""
-        if message.token_ids and self._vocab.spelled_text(message.token_ids) == text:
-            return message.token_ids
+        ids = message.token_ids
+        if ids and self._vocab.spelled_text(ids) == message.content:
+            if text != message.content and text == message.content.strip():
+                # The template trims: where the ids have white space as tokens of its own, the others are the text's.
+                ids = self._trimmed(ids)
+            if text == message.content or self._vocab.spelled_text(ids) == text:
+                return ids
         return tuple(self._vocab.tokenize_inside(text, parse_special=False))
+
+    def _trimmed(self, ids: tuple[TokenId, ...]) -> tuple[TokenId, ...]:
+        kept = [place for place, token in enumerate(ids) if self._vocab.piece(token).strip()]
+        return ids[kept[0] : kept[-1] + 1] if kept else ()
 
     def _tokenise_template_text(self, text: str, is_first: bool) -> tuple[TokenId, ...]:
         if is_first:

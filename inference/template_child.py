@@ -13,6 +13,7 @@ import contextlib
 import json
 import os
 import queue
+import signal
 import sys
 import threading
 from collections import OrderedDict
@@ -133,6 +134,8 @@ def _read_requests(requests: "queue.SimpleQueue[bytes]") -> None:
 
 
 def main() -> None:
+    # Ctrl+C in a terminal reaches the whole process group; the parent decides when this ends.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     _bound_memory(int(sys.argv[1]))
     requests: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_read_requests, args=(requests,), daemon=True).start()

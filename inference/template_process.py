@@ -21,6 +21,8 @@ import psutil
 _CHILD = Path(__file__).with_name("template_child.py")
 # Templates take about a millisecond; starting the process is waited for apart, since a busy computer may be slow at it.
 RENDER_TIMEOUT_S = 3.0
+# Some templates look back at every message from every message (Gemma 4: 3 ms each in a chat of 800).
+_TIMEOUT_S_PER_MESSAGE = 0.01
 _START_TIMEOUT_S = 30.0
 MAX_PROMPT_CHARS = 16 * 2**20
 # Of the whole process; the interpreter takes a tenth of it.
@@ -75,11 +77,13 @@ class TemplateProcess:
         """
         request = {"source": source, "renders": renders, "now": now, "max_chars": self._max_chars}
         line = json.dumps(request).encode() + b"\n"
+        num_messages = sum(len(variables.get("messages", ())) for variables in renders)
+        timeout_s = self._timeout_s + num_messages * _TIMEOUT_S_PER_MESSAGE
         with self._lock:
             running = self._start()
             try:
                 running.wait_until_ready()
-                answer = running.ask(line, self._timeout_s)
+                answer = running.ask(line, timeout_s)
             except TemplateRefused:
                 self._end()
                 raise

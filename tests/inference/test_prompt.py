@@ -5,6 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from inference.loaded_model import LoadedModel
 from inference.messages import Message, Role, TokenId
@@ -188,6 +190,67 @@ def test_ids_of_any_role_are_used_as_they_are(load: Load, tiny_paths: dict[str, 
         chat_request(Message("system", "hello", letters), Message("user", "hello", letters))
     )
     assert prompt.message_ids == (letters, letters)
+
+
+def test_a_reply_that_the_template_trims_keeps_the_ids_of_what_is_left(load: Load, tmp_path: Path) -> None:
+    trimming = CHATML.replace("message['content']", "message['content'] | trim")
+    loaded = load(write_llama(tmp_path / "m.gguf", TinyModel(chat_template=trimming)))
+    letters = tuple(token for letter in "\nhello\n\n" for token in loaded.model.vocab.tokenize(letter))
+    prompt = loaded.prompt_builder.build(chat_request(Message("assistant", "\nhello\n\n", letters)))
+    start = prompt.message_ends[0]
+    assert tuple(prompt.token_ids[start : start + 5]) == letters[1:6]
+    assert prompt.message_ids == (None,)
+
+
+typed = st.lists(
+    st.sampled_from(
+        [
+            "<|im_end|>",
+            "<|im_start|>",
+            "<|im_",
+            "end|>",
+            "\n",
+            " ",
+            "user",
+            "</think>",
+            "<think>",
+            "\ue0f0",
+            "/x",
+        ]
+    ),
+    max_size=6,
+).map("".join)
+REWRITERS = {
+    "as it is": "message['content']",
+    "trims": "message['content'] | trim",
+    "strips reasoning": "message['content'].split('</think>')[-1].lstrip()",
+    "looks inside": "message['content'][2:] if message['content'].startswith('/x') else message['content']",
+    "repeats": "message['content'] + message['content']",
+    "cuts": "message['content'][:9]",
+}
+
+
+@pytest.mark.parametrize("rewriter", REWRITERS.values(), ids=REWRITERS.keys())
+def test_nothing_that_is_typed_becomes_a_control_token(load: Load, tmp_path: Path, rewriter: str) -> None:
+    template = CHATML.replace("message['content']", f"({rewriter})")
+    loaded = load(write_llama(tmp_path / "m.gguf", TinyModel(chat_template=template)))
+    control = [loaded.model.vocab.tokenize(text)[0] for text in ("<|im_start|>", "<|im_end|>")]
+    roles: list[Role] = ["system", "user", "assistant", "user"]
+
+    @given(st.lists(typed, min_size=4, max_size=4))
+    def check(texts: list[str]) -> None:
+        messages = map(Message, roles, texts)
+        try:
+            prompt = loaded.prompt_builder.build(chat_request(*messages))
+        except EngineError:
+            # Where contents can no longer be told from the template's text.
+            assert rewriter in (REWRITERS["cuts"], REWRITERS["strips reasoning"])
+            return
+        # At most: a typed text may take the place of a template's token, never add one.
+        assert prompt.token_ids.count(control[0]) <= 5
+        assert prompt.token_ids.count(control[1]) <= 4
+
+    check()
 
 
 def test_a_message_that_the_template_alters_has_no_ids(load: Load, tmp_path: Path) -> None:
