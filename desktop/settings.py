@@ -223,20 +223,17 @@ def _parse_sampling(table: object, problems: list[str]) -> SamplingParams:
         name = parameter.name
         if name not in table:
             continue
-        value = table[name]
         try:
-            if isinstance(parameter.default, float):
-                if not isinstance(value, int | float) or isinstance(value, bool):
-                    raise ValueError(f"{name} must be a number, not {value!r}")
-                value = float(value)
-            elif not isinstance(value, int) or isinstance(value, bool):
-                raise ValueError(f"{name} must be a whole number, not {value!r}")
-            SamplingParams(**{name: value})
+            values[name] = getattr(SamplingParams(**{name: table[name]}), name)
         except ValueError as error:
             problems.append(f"settings.toml: sampling.{error}; the default is used.")
-        else:
-            values[name] = value
-    return SamplingParams(**values)
+    try:
+        return SamplingParams(**values)
+    except ValueError as error:  # two that exclude each other
+        problems.append(f"settings.toml: sampling.{error}; both are left out.")
+        for name in ("grammar", "json_schema"):
+            del values[name]
+        return SamplingParams(**values)
 
 
 _PARSERS: dict[str, Callable[[object], object]] = {

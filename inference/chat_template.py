@@ -1,145 +1,194 @@
-"""Messages to prompt text with the model's own Jinja template, and where each message's text landed in it."""
+"""Messages to prompt text with a model's Jinja template, and where each message's text landed in it."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any, NoReturn
+from typing import Any
 
-import jinja2
-from jinja2.ext import loopcontrols
-from jinja2.sandbox import ImmutableSandboxedEnvironment
-
+from inference.message_marks import CutText, Marks, Segment, cut_text
 from inference.messages import Message
 from inference.request import EngineError, ErrorCode
+from inference.template_mends import SEPARATOR, Mend, ShapedChat, Turn, shapes
+from inference.template_process import Rendered, TemplateProcess, TemplateRefused, shared_template_process
 
-# Private-use characters: no template treats them specially, no trimming of white space takes them away.
-_MARK_START, _MARK_END = "\ue0f0", "\ue0f1"
+TemplateOptions = Mapping[str, bool | int | float | str]
+
+# A chat in another shape may please the template; one that costs too much time or memory must not be tried again.
+_MENDABLE = "render"
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
-    """A piece of the prompt text. message_index None: template text between messages."""
+class ChatText:
+    """A chat as the template wrote it. segments: joined, exactly that text. lost: messages whose content could not be
+    told from template text. mends: what had to be done to the chat for the template to take it.
+    generation_prompt: what the template added at the end for a reply to begin; empty where that cannot be told."""
 
-    text: str
-    message_index: int | None
+    segments: list[Segment]
+    lost: frozenset[int]
+    mends: tuple[Mend, ...]
+    generation_prompt: str
 
 
 class ChatTemplate:
-    """A GGUF's chat template, run in Jinja's immutable sandbox.
+    """A template for one model, run in a process of its own (template_process)."""
 
-    The environment and its extras (raise_exception, strftime_now, tojson, loop controls) are those that
-    Hugging Face's apply_chat_template gives to templates, which they are written for.
-    """
-
-    def __init__(self, source: str, bos_token: str, eos_token: str) -> None:
-        environment = ImmutableSandboxedEnvironment(
-            trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols]
-        )
-        environment.globals["raise_exception"] = _raise_exception
-        environment.globals["strftime_now"] = _strftime_now
-        environment.filters["tojson"] = _to_json
+    def __init__(
+        self, source: str, bos_token: str, eos_token: str, process: TemplateProcess | None = None
+    ) -> None:
+        self._source = source
         self._bos_token, self._eos_token = bos_token, eos_token
-        try:
-            self._template = environment.from_string(source)
-        except jinja2.TemplateError as error:
-            raise _failure(f"cannot be read ({error})") from error
-        self._generation_prompt: str | None = None
+        self._process = process or shared_template_process()
+        self._generation_prompts: dict[tuple[tuple[str, bool | int | float | str], ...], str] = {}
         self._emits_bos_itself = "bos_token" in source and bool(bos_token) and bos_token not in source
 
-    def segments(self, messages: Sequence[Message], *, keep_bos: bool) -> list[Segment]:
-        """The prompt for the next reply, cut at message borders; joined, it is exactly what the template wrote.
+    def write(
+        self,
+        messages: Sequence[Message],
+        *,
+        keep_bos: bool,
+        options: TemplateOptions | None = None,
+        now: float | None = None,
+    ) -> ChatText:
+        """The prompt for the next reply, cut at message borders.
 
         keep_bos False takes away the BOS that the template put in front through its bos_token variable.
-        Where the template changes contents (trims, strips reasoning), the text from there on is one segment.
+        options: further variables, e.g. enable_thinking. now: what strftime_now tells, Unix time in seconds.
         Raises EngineError(template_failed).
         """
-        text = self._render([message.content for message in messages], messages)
-        if any(_MARK_START in message.content for message in messages):
-            return [Segment(text, None)] if keep_bos else [Segment(self._without_bos(text), None)]
-        marks = [f"{_MARK_START}{index}{_MARK_END}" for index in range(len(messages))]
-        marked = self._render(marks, messages)
-        if not keep_bos:
-            text, marked = self._without_bos(text), self._without_bos(marked)
-        return _align(text, marked, marks, messages)
-
-    @property
-    def generation_prompt(self) -> str:
-        """What the template adds for a reply to begin, e.g. "<|im_start|>assistant\n"; empty where it cannot be told."""
-        if self._generation_prompt is None:
-            example = [Message("user", "x")]
+        options = options or {}
+        marks = Marks([message.content for message in messages])
+        first_refusal: TemplateRefused | None = None
+        dropped_system: ChatText | None = None
+        for shape in shapes(messages):
             try:
-                with_it = self._render(["x"], example)
-                without = self._render(["x"], example, add_generation_prompt=False)
-            except EngineError:
-                with_it = without = ""
-            self._generation_prompt = with_it[len(without) :] if with_it.startswith(without) else ""
-        return self._generation_prompt
+                cut = self._cut(messages, shape, marks, keep_bos, options, now)
+                generation_prompt = self._generation_prompt(options, now)
+            except TemplateRefused as refusal:
+                if refusal.kind != _MENDABLE:
+                    raise _failure(refusal) from refusal
+                first_refusal = first_refusal or refusal
+                continue
+            text = ChatText(cut.segments, cut.lost, shape.mends, generation_prompt)
+            if not _drops_system_prompt(cut, messages):
+                return text
+            # Some templates know no system role and leave the message out without a word.
+            dropped_system = dropped_system or text
+        if dropped_system is not None:
+            return dropped_system
+        assert first_refusal is not None
+        raise _failure(first_refusal) from first_refusal
 
-    def _without_bos(self, text: str) -> str:
-        return text.removeprefix(self._bos_token) if self._emits_bos_itself else text
+    def _cut(
+        self,
+        messages: Sequence[Message],
+        shape: ShapedChat,
+        marks: Marks,
+        keep_bos: bool,
+        options: TemplateOptions,
+        now: float | None,
+    ) -> CutText:
+        """Raises TemplateRefused."""
+
+        def plain(index: int) -> str:
+            return messages[index].content
+
+        def around(index: int) -> str:
+            return marks.around(messages[index].content, index)
+
+        def inside(index: int) -> str:
+            # Only in replies: in what a user typed, a tag is text.
+            cut_reasoning = messages[index].role == "assistant"
+            return marks.inside(messages[index].content, index, cut_reasoning=cut_reasoning)
+
+        texts = self._render(shape.turns, [plain, around], options, now)
+        text = self._without_bos(texts[0].text_or_raise(), keep_bos)
+        candidates = self._candidates(texts[1:], marks, keep_bos)
+        if "".join(segment.text for candidate in candidates for segment in candidate) != text:
+            # It trims, or looks into what is there: marks in other places disturb it less.
+            candidates += self._candidates(self._render(shape.turns, [inside], options, now), marks, keep_bos)
+        return cut_text(text, candidates, messages)
+
+    def _candidates(self, texts: Sequence[Rendered], marks: Marks, keep_bos: bool) -> list[list[Segment]]:
+        written = [self._without_bos(text.text, keep_bos) for text in texts if text.text is not None]
+        return [cut for text in written if (cut := marks.cut(text)) is not None]
 
     def _render(
-        self, contents: Sequence[str], messages: Sequence[Message], *, add_generation_prompt: bool = True
-    ) -> str:
-        try:
-            return self._template.render(
-                messages=[
-                    {"role": message.role, "content": content}
-                    for message, content in zip(messages, contents, strict=True)
-                ],
-                add_generation_prompt=add_generation_prompt,
-                bos_token=self._bos_token,
-                eos_token=self._eos_token,
-            )
-        except EngineError:
-            raise
-        except Exception as error:
-            # A template is a program from a stranger's file: whatever it raises is its failure, not ours.
-            raise _failure(f"failed on this chat ({type(error).__name__}: {error})") from error
-
-
-def _align(text: str, marked: str, marks: Sequence[str], messages: Sequence[Message]) -> list[Segment]:
-    """Cut `text` where `marked` has its marks, for as long as each content is found there, trimmed at most."""
-    segments: list[Segment] = []
-    position = 0
-    glue, _, rest = marked.partition(marks[0]) if marks else (marked, "", "")
-    for index, message in enumerate(messages):
-        next_mark = marks[index + 1] if index + 1 < len(marks) else None
-        next_glue, found, rest = rest.partition(next_mark) if next_mark else (rest, "end", "")
-        content_at = position + len(glue)
-        content = next(
-            (
-                content
-                for content in (message.content, message.content.strip(), message.content.rstrip())
-                if text.startswith(glue, position)
-                and text.startswith(content, content_at)
-                and text.startswith(next_glue, content_at + len(content))
-            ),
-            None,
+        self,
+        turns: Sequence[Turn],
+        contents: Sequence[Callable[[int], str]],
+        options: TemplateOptions,
+        now: float | None,
+    ) -> list[Rendered]:
+        """The chat once with each way to write its contents. Raises TemplateRefused."""
+        return self._process.render(
+            self._source,
+            [
+                self._variables(
+                    [
+                        {"role": turn.role, "content": SEPARATOR.join(map(content, turn.message_indexes))}
+                        for turn in turns
+                    ],
+                    options,
+                )
+                for content in contents
+            ],
+            now,
         )
-        if content is None or not found:
-            break
-        segments += [Segment(glue, None), Segment(content, index)]
-        position, glue = content_at + len(content), next_glue
-    segments.append(Segment(text[position:], None))
-    return [segment for segment in segments if segment.text]
+
+    def _variables(
+        self, messages: list[dict[str, str]], options: TemplateOptions, *, add_generation_prompt: bool = True
+    ) -> dict[str, Any]:
+        return {
+            **options,
+            "messages": messages,
+            # As apply_chat_template gives them: some templates ask whether they are defined.
+            "tools": None,
+            "documents": None,
+            "add_generation_prompt": add_generation_prompt,
+            "bos_token": self._bos_token,
+            "eos_token": self._eos_token,
+        }
+
+    def _generation_prompt(self, options: TemplateOptions, now: float | None) -> str:
+        """E.g. "<|im_start|>assistant\n"; empty where it cannot be told."""
+        key = tuple(sorted(options.items()))
+        if key not in self._generation_prompts:
+            example = [{"role": "user", "content": "x"}]
+            texts = self._process.render(
+                self._source,
+                [self._variables(example, options, add_generation_prompt=add) for add in (True, False)],
+                now,
+            )
+            with_it, without = texts[0].text or "", texts[1].text or ""
+            self._generation_prompts[key] = (
+                with_it[len(without) :] if without and with_it.startswith(without) else ""
+            )
+        return self._generation_prompts[key]
+
+    def _without_bos(self, text: str, keep_bos: bool) -> str:
+        return text.removeprefix(self._bos_token) if self._emits_bos_itself and not keep_bos else text
 
 
-def _raise_exception(message: str) -> NoReturn:
-    raise jinja2.TemplateRuntimeError(message)
+def check_template(source: str, process: TemplateProcess | None = None) -> str | None:
+    """Why the text is no template, e.g. written in another language than Jinja; None: it is one. Raises EngineError."""
+    try:
+        results = (process or shared_template_process()).render(source, [])
+    except TemplateRefused as refusal:
+        raise _failure(refusal) from refusal
+    return str(results[0].refusal) if results else None
 
 
-def _strftime_now(pattern: str) -> str:
-    return datetime.now().strftime(pattern)
+def _drops_system_prompt(cut: CutText, messages: Sequence[Message]) -> bool:
+    present = {segment.message_index for segment in cut.segments} | cut.lost
+    return any(
+        message.role == "system" and message.content.strip() and index not in present
+        for index, message in enumerate(messages)
+    )
 
 
-def _to_json(value: Any, indent: int | None = None, **_options: Any) -> str:
-    # Jinja's own filter escapes <, > and & for HTML, which a prompt must not be.
-    return json.dumps(value, ensure_ascii=False, indent=indent)
-
-
-def _failure(what: str) -> EngineError:
-    return EngineError(ErrorCode.TEMPLATE_FAILED, f"the model's chat template {what}: choose another model")
+def _failure(refusal: TemplateRefused) -> EngineError:
+    return EngineError(
+        ErrorCode.TEMPLATE_FAILED,
+        f"the model's chat template {refusal}: choose another template for it, or another model",
+    )

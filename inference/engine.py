@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -68,7 +68,7 @@ _Work = _Submitted | ModelConfig | _Prefetch | _Explain | _Forget
 
 
 class Engine:
-    """submit, load, prefetch, forget, abort and stop may be called from any thread; run is the inference thread."""
+    """submit, load, prefetch, forget, set_pins, abort and stop may be called from any thread; run is the inference thread."""
 
     def __init__(
         self, emit: Callable[[Event], None], kv_store: Path | None, store_budget_bytes: int | None
@@ -126,6 +126,11 @@ class Engine:
     def forget(self, owner: str) -> None:
         """Remove what is stored for the owner and for nobody else."""
         self._put(_Forget(owner))
+
+    def set_pins(self, owners: Sequence[str]) -> None:
+        """What is stored for these owners, and for no others, is never evicted."""
+        if self._store is not None:
+            self._store.set_pins(owners)
 
     def _put(self, item: _Work) -> None:
         with self._changed:
@@ -376,4 +381,6 @@ class Engine:
             store_budget_bytes=store.budget_bytes if store is not None else 0,
             bytes_read=store.bytes_read if store is not None else 0,
             bytes_written=store.bytes_written if store is not None else 0,
+            bytes_written_today=store.bytes_written_today if store is not None else 0,
+            bytes_written_total=store.bytes_written_total if store is not None else 0,
         )

@@ -35,7 +35,8 @@ class PromptCounts:
 
 @dataclass(frozen=True, slots=True)
 class KVUsage:
-    """Bytes. used/allocated: the KV cache in memory; store: files on disk; read/written: since the worker started."""
+    """Bytes. used/allocated: the KV cache in memory; store: files on disk; read/written: since the worker started;
+    written_today (by this computer's calendar) and written_total: by all processes since the store was made."""
 
     used_bytes: int
     allocated_bytes: int
@@ -43,3 +44,5 @@ class KVUsage:
     store_budget_bytes: int
     bytes_read: int
     bytes_written: int
+    bytes_written_today: int
+    bytes_written_total: int

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NewType
@@ -53,6 +54,10 @@ class EngineError(Exception):
 class GenerationRequest:
     """Exactly one of `messages` (goes through the chat template) and `prompt` (raw text) is given.
 
+    template_options: further variables for the chat template, e.g. {"enable_thinking": False}.
+    chat_template: instead of the model's own: the `source` of one of template_choice.choices(), or Jinja text.
+    template_time: what a template is told if it asks for the date, Unix time in seconds; None: now. A chat that keeps
+    it keeps its prompt, and with that what was read of it.
     owner: whoever the stored state belongs to (opaque), so that it can be forgotten with them; None: nobody.
     is_private: nothing of this request is stored, and nothing is looked up.
     """
@@ -63,6 +68,9 @@ class GenerationRequest:
     sampling: SamplingParams = field(default_factory=SamplingParams)
     owner: str | None = None
     is_private: bool = False
+    template_options: Mapping[str, bool | int | float | str] = field(default_factory=dict)
+    chat_template: str | None = None
+    template_time: float | None = None
     request_id: RequestId = field(default_factory=new_request_id)
 
     def __post_init__(self) -> None:

@@ -27,7 +27,7 @@ from inference.request import EngineError, FinishReason, GenerationRequest
 
 # A script's next call counts on the state being on disk, so this exit waits for a slow one.
 _STORE_TIMEOUT_S = 120.0
-_NOTHING = KVUsage(0, 0, 0, 0, 0, 0)
+_NOTHING = KVUsage(0, 0, 0, 0, 0, 0, 0, 0)
 
 
 class SingleGeneration:

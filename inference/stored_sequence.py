@@ -71,7 +71,8 @@ class StoredSequence:
         """owner: whoever the sequence belongs to, so that it can be forgotten with them; None: nobody."""
         self._sequence = sequence
         self._rule = loaded.reuse_rule
-        self._fingerprint = loaded.fingerprint() if store is not None else None
+        fields = loaded.fingerprint_fields() if store is not None else None
+        self._fingerprint = store.introduce(fields) if store is not None and fields is not None else None
         self._store = store if self._fingerprint is not None else None
         self._rates = (
             None
@@ -178,7 +179,23 @@ class StoredSequence:
         if target <= in_memory or self._rates is None:
             return False
         num_bytes = self._num_bytes(match, target, checkpoint, in_memory=self._num_kept)
-        return self._rates.prefers_restore(num_bytes, target - in_memory)
+        num_tokens = target - in_memory
+        if self._rates.prefers_restore(num_bytes, num_tokens):
+            return True
+        self._rates.turned_down(num_tokens)
+        self._probe_disk(checkpoint if checkpoint is not None else match.blocks[-1].block)
+        return self._rates.prefers_restore(num_bytes, num_tokens)
+
+    def _probe_disk(self, entry: StoredEntry) -> None:
+        """Read one file only to learn how long that takes, if it is time to."""
+        assert self._store is not None
+        assert self._rates is not None
+        if not self._rates.affords_probe(entry.file_bytes):
+            return
+        started, read_before = time.perf_counter(), self._store.bytes_read
+        with self._store.open_payload(entry):
+            pass
+        self._rates.observe_probe(self._store.bytes_read - read_before, time.perf_counter() - started)
 
     def _num_bytes(
         self, match: PrefixMatch, target: int, checkpoint: Checkpoint | None, *, in_memory: int

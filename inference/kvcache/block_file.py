@@ -11,10 +11,12 @@ Little-endian:
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import logging
 import os
 import secrets
+import stat
 import struct
 import time
 from collections.abc import Iterable, Iterator
@@ -126,9 +128,19 @@ def decode_header(data: bytes) -> FileHeader:
     return FileHeader(Fingerprint(fingerprint), name, num_ids, payload_bytes, tokens_sum, payload_sum)
 
 
+def open_regular(path: Path) -> io.FileIO:
+    """For reading, unbuffered. Raises OSError, also for a pipe or a device, which reading might wait for for ever."""
+    # Opening a pipe would wait for its writer.
+    file = io.FileIO(path, opener=lambda name, flags: os.open(name, flags | getattr(os, "O_NONBLOCK", 0)))
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, "Not a regular file", str(path))
+    return file
+
+
 def read_header_and_tokens(path: Path) -> tuple[FileHeader, TokenArray]:
     """Reads no payload. Raises OSError, DamagedFile, NewerVersion."""
-    with path.open("rb", buffering=0) as file:
+    with open_regular(path) as file:
         header = _read_header(file.read(HEADER_BYTES), path, os.fstat(file.fileno()).st_size)
         tokens = file.read(header.num_token_ids * TOKEN_BYTES)
     _check_tokens(tokens, header)
@@ -142,7 +154,7 @@ def read_payload(path: Path, buffers: ReadBuffers) -> Iterator[StateBytes]:
     Read rather than mapped: what was verified cannot change any more, and a file that another program cuts short
     meanwhile costs no SIGBUS.
     """
-    with path.open("rb", buffering=0) as file:
+    with open_regular(path) as file:
         header = _read_header(file.read(HEADER_BYTES), path, os.fstat(file.fileno()).st_size)
         size = header.file_bytes - HEADER_BYTES
         buffer = buffers.take(size)

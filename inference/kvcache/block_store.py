@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
@@ -12,7 +12,7 @@ from inference.kvcache.block import Block, Checkpoint, CheckpointKind, StoredEnt
 from inference.kvcache.block_file import StateBytes
 from inference.kvcache.block_split import RowCutter
 from inference.kvcache.entry_intake import EntryIntake
-from inference.kvcache.fingerprint import Fingerprint
+from inference.kvcache.fingerprint import Fingerprint, FingerprintFields
 from inference.kvcache.owners import Branch, Owners
 from inference.kvcache.prefix_lookup import match_prefix, match_whole, missing_ranges
 from inference.kvcache.prefix_match import BlockRange, PrefixMatch, WholeMatch
@@ -29,11 +29,13 @@ _NOT_FORGOTTEN = (
     "This chat's memory could not be removed from the KV store ({}): the chat itself is deleted. Check the data folder, "
     "or wipe the store in the settings."
 )
+_NOT_PINNED = "Which chats are pinned could not be noted in the KV store ({}): check the data folder."
 
 
 @dataclass(frozen=True, slots=True)
 class StoreStats:
-    """num_tokens: tokens in blocks. num_wholes: sequences stored whole, because their layout is not known."""
+    """num_tokens: tokens in blocks. num_wholes: sequences stored whole, because their layout is not known.
+    num_pins: owners."""
 
     store_bytes: int
     budget_bytes: int
@@ -113,6 +115,12 @@ class BlockStore:
     def budget_bytes(self, budget_bytes: int) -> None:
         self._budget.budget_bytes = budget_bytes
         self._writer.submit(self._evict_to_budget)
+
+    def introduce(self, fields: FingerprintFields) -> Fingerprint:
+        """These fields' fingerprint. What it is made of is noted with what is stored under it, so that a miss can be put
+        down to another build or other settings."""
+        with self._index.lock:
+            return self._index.notes.introduce(fields)
 
     def match_prefix(
         self, fingerprint: Fingerprint, token_ids: TokenArray, *, max_hit_length: int
@@ -202,7 +210,7 @@ class BlockStore:
 
     def forget(self, owner: str) -> None:
         """Remove the owner's references at once, and then, on the writer's thread, every entry that nobody else's
-        reference or pin needs. What a crash leaves of it is done when the store is opened next."""
+        reference needs. What a crash leaves of it is done when the store is opened next."""
         try:
             branches = self._owners.forget(owner)
         except OSError as error:
@@ -210,13 +218,13 @@ class BlockStore:
         else:
             self._writer.submit(partial(self._remove_forgotten, branches))
 
-    def pin(self, fingerprint: Fingerprint, token_ids: TokenArray) -> None:
-        """Never evict what is stored of this prefix, nor what will be. Raises OSError."""
-        self._owners.pin(Branch(fingerprint, token_ids))
-
-    def unpin(self, fingerprint: Fingerprint, token_ids: TokenArray) -> None:
-        """Raises OSError."""
-        self._owners.unpin(Branch(fingerprint, token_ids))
+    def set_pins(self, owners: Iterable[str]) -> None:
+        """Never evict what is stored of these owners' branches, nor what will be; other owners' pins are taken away.
+        Of checkpoints the last ones stay, as many as going on with each branch needs."""
+        try:
+            self._owners.set_pins(owners)
+        except OSError as error:
+            self._writer.notify(_NOT_PINNED.format(error.strerror or error))
 
     def evict_to_budget(self) -> None:
         """In the order of eviction_policy. The writer makes room by itself before it writes."""

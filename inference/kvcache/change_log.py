@@ -14,7 +14,7 @@ from datetime import date
 from pathlib import Path
 
 from inference.kvcache.block import BlockHash, StoredEntry
-from inference.kvcache.block_file import write_file
+from inference.kvcache.block_file import open_regular, write_file
 
 _logger = logging.getLogger(__name__)
 _COMPACT_ABOVE_BYTES = 1 << 18
@@ -68,7 +68,9 @@ class ChangeLog:
 
     def _append(self, line: str) -> None:
         try:
-            descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            # Where a pipe has taken its place: an error, not a wait for a reader.
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NONBLOCK", 0)
+            descriptor = os.open(self._path, flags, 0o600)
             try:
                 written = os.write(descriptor, line.encode())
             finally:
@@ -88,7 +90,7 @@ class ChangeLog:
     def _parse(self) -> None:
         """Read what was appended since the last time, or all of it if the file is another one now."""
         try:
-            with self._path.open("rb", buffering=0) as file:
+            with open_regular(self._path) as file:
                 status = os.fstat(file.fileno())
                 if status.st_ino != self._identity or status.st_size < self._parsed_bytes:
                     self._identity, self._parsed_bytes = status.st_ino, 0

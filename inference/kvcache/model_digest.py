@@ -10,6 +10,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from inference.kvcache.block_file import open_regular
+
 _logger = logging.getLogger(__name__)
 _CHUNK_BYTES = 1 << 22
 
@@ -43,7 +45,8 @@ class ModelDigests:
 
     def _read(self) -> dict[str, str]:
         try:
-            known = json.loads(self._cache_file.read_bytes())
+            with open_regular(self._cache_file) as file:
+                known = json.loads(file.read())
         except (OSError, ValueError):
             return {}
         valid = isinstance(known, dict) and all(isinstance(digest, str) for digest in known.values())

@@ -1,6 +1,7 @@
-"""Who needs which prefixes: references of opaque owners (a chat, say) and pins, one small file each.
+"""Who needs which prefixes: references of opaque owners (a chat, say), one small file each, and which owners are pinned,
+one empty file each.
 
-Little-endian: 8s magic, u32 version, u32 num_branches, per branch 32s fingerprint, u32 num_tokens, num_tokens x i32;
+A file of references, little-endian: 8s magic, u32 version, u32 num_branches, per branch 32s fingerprint, u32 num_tokens, num_tokens x i32;
 at the end u64 XXH3-64 of everything before it.
 """
 
@@ -10,15 +11,15 @@ import hashlib
 import logging
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import xxhash
 
-from inference.kvcache.block import TOKEN_BYTES, prefix_hashes, token_bytes
-from inference.kvcache.block_file import remove_abandoned_files, write_file
+from inference.kvcache.block import TOKEN_BYTES, token_bytes
+from inference.kvcache.block_file import open_regular, remove_abandoned_files, write_file
 from inference.kvcache.fingerprint import FINGERPRINT_BYTES, Fingerprint
 from inference.kvcache.reuse import TokenArray, common_prefix_length
 
@@ -81,21 +82,25 @@ class Owners:
             forgotten = path.with_suffix(_FORGOTTEN_SUFFIX)
             _write(forgotten, [*self._read(forgotten), *branches])
         path.unlink(missing_ok=True)
+        path.with_suffix(_PIN_SUFFIX).unlink(missing_ok=True)
         return branches
 
     def forgotten(self) -> list[tuple[Path, list[Branch]]]:
         return [(path, self._read(path)) for path in self._paths(_FORGOTTEN_SUFFIX)]
 
-    def pin(self, branch: Branch) -> None:
-        """Raises OSError."""
-        _write(self._pin_path(branch), [branch])
-
-    def unpin(self, branch: Branch) -> None:
-        """Raises OSError."""
-        self._pin_path(branch).unlink(missing_ok=True)
+    def set_pins(self, owners: Iterable[str]) -> None:
+        """Pin these owners and no others; one without references yet is pinned from its first on. Raises OSError."""
+        wanted = {self._path(owner).with_suffix(_PIN_SUFFIX) for owner in owners}
+        pinned = set(self._paths(_PIN_SUFFIX))
+        for path in sorted(wanted - pinned):
+            write_file(path)
+        for path in sorted(pinned - wanted):
+            path.unlink(missing_ok=True)
 
     def pins(self) -> Iterator[Branch]:
-        return self._branches(_PIN_SUFFIX)
+        """The branches of pinned owners."""
+        for path in self._paths(_PIN_SUFFIX):
+            yield from self._read(path.with_suffix(_REFERENCE_SUFFIX))
 
     def num_pins(self) -> int:
         return sum(1 for _ in self._paths(_PIN_SUFFIX))
@@ -111,10 +116,6 @@ class Owners:
             hashlib.blake2b(owner.encode(), digest_size=16).hexdigest() + _REFERENCE_SUFFIX
         )
 
-    def _pin_path(self, branch: Branch) -> Path:
-        (name,) = prefix_hashes(branch.fingerprint, branch.token_ids, [branch.token_ids.size])
-        return self._folder / (name + _PIN_SUFFIX)
-
     def _paths(self, suffix: str) -> Iterator[Path]:
         return (path for path in sorted(self._folder.glob(f"*{suffix}")) if not path.name.startswith("."))
 
@@ -125,7 +126,8 @@ class Owners:
     def _read(self, path: Path) -> list[Branch]:
         """Of a damaged file, which is removed, none: its entries are then cached like any nobody claims."""
         try:
-            return _decode(path.read_bytes())
+            with open_regular(path) as file:
+                return _decode(file.read())
         except FileNotFoundError:
             return []
         except OSError as error:

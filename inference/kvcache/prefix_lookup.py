@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
+from typing import Literal
 
 from inference.kvcache.block import MAX_BLOCK_TOKENS, WholeSequence, block_name, prefix_hashes
 from inference.kvcache.fingerprint import Fingerprint
@@ -50,9 +51,30 @@ def _miss_cause(
     for end, prefix_hash in zip(ends, prefix_hashes(fingerprint, token_ids, ends), strict=True):
         if prefix_hash in evicted[end]:
             return MissCause("evicted", position, prompt_token_id)
+    if other := _stored_otherwise(index, fingerprint, token_ids, position):
+        return MissCause(other, position, prompt_token_id)
     if stored_token_id is None:
         return MissCause("nothing_stored", position, prompt_token_id)
     return MissCause("different_token", position, prompt_token_id, stored_token_id)
+
+
+def _stored_otherwise(
+    index: StoreIndex, fingerprint: Fingerprint, token_ids: TokenArray, position: int
+) -> Literal["other_build", "other_settings"] | None:
+    """Whether more of the prompt is stored under another fingerprint of the same model file."""
+    found: Literal["other_build", "other_settings"] | None = None
+    folders = [tree.folder for tree in index.trees() if tree.entries]
+    for other, same_build in index.notes.others_of_the_model(fingerprint, folders):
+        tree = index.tree(other)
+        checkpoints = tree.checkpoints_of(other, token_ids, token_ids.size)
+        num_stored = checkpoints[-1].end if checkpoints else 0
+        if num_stored <= position:
+            num_stored = tree.walk(other, token_ids, index.token_ids).num_tokens
+        if num_stored > position:
+            found = "other_settings" if same_build else "other_build"
+            if same_build:
+                break
+    return found
 
 
 def match_whole(

@@ -7,7 +7,7 @@ from typing import Literal
 
 from inference.kvcache.block import Block, Checkpoint, WholeSequence
 
-MissReason = Literal["different_token", "evicted", "nothing_stored"]
+MissReason = Literal["different_token", "evicted", "nothing_stored", "other_build", "other_settings"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,9 @@ class MissCause:
     """Why what is stored of a prompt ends at position.
 
     different_token: a stored prefix goes on with another token there. evicted: the store had more of this very
-    prompt. nothing_stored: it never had, as far as it knows (a prompt's new part, or a prefix never seen).
+    prompt. other_build, other_settings: it has more of this very prompt, read by the same model file, but with another
+    build of the library, or with other settings of the KV cache. nothing_stored: it never had, as far as it knows (a
+    prompt's new part, or a prefix never seen).
     """
 
     reason: MissReason

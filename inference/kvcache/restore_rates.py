@@ -2,6 +2,11 @@
 
 Each rate's logarithm has a normal prior and is observed with normal noise: the posterior's mean is a weighted mean and
 its weight a count of observations, discounted so that a disk that became slow is noticed within some dozens of them.
+
+Whoever prefills learns nothing of the disk, and one that was slow for a while (it spun up, it was busy) would never be
+asked again. So each time restoring is turned down, what is known of the disk counts for less, and a small share of the
+time that prefill is expected to take is saved up; once that covers reading one block, one is read only to measure.
+Looking thus takes at most that share of the time spent prefilling, however slow the disk is.
 """
 
 from __future__ import annotations
@@ -9,11 +14,12 @@ from __future__ import annotations
 import json
 import logging
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from inference.kvcache.block import folder_name
-from inference.kvcache.block_file import write_file
+from inference.kvcache.block_file import open_regular, write_file
 from inference.kvcache.fingerprint import Fingerprint
 
 _logger = logging.getLogger(__name__)
@@ -27,6 +33,10 @@ _NOISE_VARIANCE = 0.25
 # Less than this is measured mostly as the cost of calls, and counts for less than one observation.
 _FULL_OBSERVATION_BYTES = 1 << 20
 _FULL_OBSERVATION_TOKENS = 64
+# Of the time spent prefilling what is stored, what may go into measuring the disk.
+PROBE_SHARE = 0.05
+# Of a weight, what is left after restoring was turned down once: a tenth after some twenty times.
+_KEPT_WEIGHT = 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +55,22 @@ class RateEstimate:
         log_rate = self.log_rate + (math.log(units / seconds) - self.log_rate) * added / weight
         return RateEstimate(log_rate, min(weight, _MAX_WEIGHT))
 
+    def aged(self) -> RateEstimate:
+        """As certain as before, but for what may have changed since."""
+        return RateEstimate(self.log_rate, max(_PRIOR_WEIGHT, self.weight * _KEPT_WEIGHT))
+
     def expected_seconds(self, units: float) -> float:
         """Mean of the posterior of units / rate: the less is known of a rate, the longer it must be feared to take."""
         return units * math.exp(-self.log_rate + _NOISE_VARIANCE / self.weight / 2)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """What is known of one model. saved_s: for measuring the disk."""
+
+    restore: RateEstimate = RateEstimate(math.log(_PRIOR_RESTORE_BYTES_PER_S))
+    prefill: RateEstimate = RateEstimate(math.log(_PRIOR_PREFILL_TOKENS_PER_S))
+    saved_s: float = 0.0
 
 
 class RestoreRates:
@@ -56,11 +79,8 @@ class RestoreRates:
     def __init__(self, path: Path, fingerprint: Fingerprint) -> None:
         self._path = path
         self._model = folder_name(fingerprint)
-        kept = _read(path).get(self._model)
-        self._restore, self._prefill = kept or (
-            RateEstimate(math.log(_PRIOR_RESTORE_BYTES_PER_S)),
-            RateEstimate(math.log(_PRIOR_PREFILL_TOKENS_PER_S)),
-        )
+        kept = _read(path).get(self._model, _Kept())
+        self._restore, self._prefill, self._saved_s = kept.restore, kept.prefill, kept.saved_s
 
     @property
     def restore_bytes_per_s(self) -> float:
@@ -80,12 +100,30 @@ class RestoreRates:
     def observe_prefill(self, num_tokens: int, seconds: float) -> None:
         self._prefill = self._prefill.observed(num_tokens, seconds, _FULL_OBSERVATION_TOKENS)
 
+    def turned_down(self, num_tokens: int) -> None:
+        """num_tokens that are stored will be prefilled, since restoring was not preferred."""
+        self._restore = self._restore.aged()
+        self._saved_s += PROBE_SHARE * self._prefill.expected_seconds(num_tokens)
+
+    def affords_probe(self, num_bytes: int) -> bool:
+        """Whether so many bytes may be read only to measure the disk."""
+        return self._restore.expected_seconds(num_bytes) <= self._saved_s
+
+    def observe_probe(self, num_bytes: int, seconds: float) -> None:
+        """That was done. One that took longer than expected is paid off before the next."""
+        self._saved_s -= seconds
+        self.observe_restore(num_bytes, seconds)
+
     def save(self) -> None:
         """Beside what other models' runs have saved meanwhile."""
-        estimates = {**_read(self._path), self._model: (self._restore, self._prefill)}
+        kept = {**_read(self._path), self._model: _Kept(self._restore, self._prefill, self._saved_s)}
         table = {
-            model: [[estimate.log_rate, estimate.weight] for estimate in pair]
-            for model, pair in estimates.items()
+            model: [
+                [known.restore.log_rate, known.restore.weight],
+                [known.prefill.log_rate, known.prefill.weight],
+                known.saved_s,
+            ]
+            for model, known in kept.items()
         }
         try:
             write_file(self._path, json.dumps(table).encode())
@@ -93,18 +131,23 @@ class RestoreRates:
             _logger.warning("rates are not remembered: %s", error)
 
 
-def _read(path: Path) -> dict[str, tuple[RateEstimate, RateEstimate]]:
+def _read(path: Path) -> dict[str, _Kept]:
     try:
-        table = json.loads(path.read_bytes())
-        return {
-            str(model): (_estimate(*restore), _estimate(*prefill))
-            for model, (restore, prefill) in table.items()
-        }
+        with open_regular(path) as file:
+            table = json.loads(file.read())
+        return {str(model): _kept(*values) for model, values in table.items()}
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, TypeError, AttributeError) as error:
         _logger.info("measured rates are lost: %s", error)
         return {}
+
+
+def _kept(restore: Sequence[float], prefill: Sequence[float], saved_s: float = 0.0) -> _Kept:
+    """Raises ValueError or TypeError for what cannot have been measured."""
+    if not abs(saved_s) < math.inf:
+        raise ValueError("not a time")
+    return _Kept(_estimate(*restore), _estimate(*prefill), float(saved_s))
 
 
 def _estimate(log_rate: float, weight: float) -> RateEstimate:

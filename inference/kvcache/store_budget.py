@@ -44,7 +44,9 @@ class StoreBudget:
                 excess = self._index.store_bytes - to_bytes
                 if excess <= 0:
                     return
-                exemptions = Exemptions({*protected, *self._entries_of(pins)}, self._superseded(references))
+                superseded = self._superseded(references)
+                pinned = self._entries_of(pins) - superseded
+                exemptions = Exemptions({*protected, *pinned}, superseded)
                 victims = choose_victims(self._index.trees(), excess, exemptions)
             if not victims:
                 return
@@ -54,7 +56,7 @@ class StoreBudget:
                     self._index.remove(victim, evicted=True)
 
     def remove_forgotten(self, just_forgotten: Sequence[Branch] = ()) -> None:
-        """Remove every entry that forgotten owners' branches lead to and that no reference or pin needs.
+        """Remove every entry that forgotten owners' branches lead to and that no reference needs.
 
         just_forgotten: by this process. Another may have taken them off the list before the last of their entries,
         which waited here, was written.
@@ -63,7 +65,7 @@ class StoreBudget:
         if not listed and not just_forgotten:
             return
         self._index.refresh()
-        needed = [*self._owners.references(), *self._owners.pins()]
+        needed = list(self._owners.references())
         self._remove_entries_of(just_forgotten, needed)
         for path, branches in listed:
             if self._remove_entries_of(branches, needed):

@@ -7,6 +7,7 @@ import gc
 import logging
 import os
 import shutil
+import stat
 import threading
 import time
 from collections import Counter
@@ -26,6 +27,7 @@ from inference.kvcache.block_file import (
     unlink,
     write_file,
 )
+from inference.kvcache.build_notes import BuildNotes
 from inference.kvcache.change_log import ChangeLog
 from inference.kvcache.fingerprint import Fingerprint
 from inference.kvcache.prefix_tree import PrefixTree
@@ -54,6 +56,7 @@ class StoreIndex:
         self._buffers = ReadBuffers()
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.changes = ChangeLog(root / "changes.log")
+        self.notes = BuildNotes(root)
         self.changes.mark_known()
         remove_abandoned_files(root, os.listdir(root))
         for folder in self._folders():
@@ -116,6 +119,8 @@ class StoreIndex:
         """Write an entry's file and count it as stored. token_ids: those that go into the file. Raises OSError."""
         path = self.path(entry)
         path.parent.mkdir(mode=0o700, exist_ok=True)
+        with self.lock:
+            self.notes.write_into(entry.folder)
         head = encode_head(fingerprint, entry.name, token_ids, payload)
         write_file(path, head, payload.data)
         with self.lock:
@@ -224,13 +229,20 @@ class StoreIndex:
     def remove(self, entry: StoredEntry, *, evicted: bool = False) -> None:
         """Take it out of the index and off the disk."""
         self.forget(entry)
-        if not unlink(self.path(entry)):
+        if self._is_special(entry) or not unlink(self.path(entry)):
             return
         with self.lock:
             if evicted:
                 self.changes.append_evicted(entry)
             else:
                 self.changes.append_removed()
+
+    def _is_special(self, entry: StoredEntry) -> bool:
+        """Whether a pipe, a link or a folder, which the store never made, stands where the entry's file was."""
+        try:
+            return not stat.S_ISREG(os.lstat(self.path(entry)).st_mode)
+        except OSError:
+            return False
 
     def wipe(self) -> None:
         """Remove every fingerprint's folder with all that is in it. Raises OSError."""
@@ -277,6 +289,9 @@ class StoreIndex:
                     entry = entry_from_name(folder.name, name, status.st_size, status.st_mtime_ns)
                     if entry is None:
                         others.append(name)
+                    elif not stat.S_ISREG(status.st_mode):
+                        # Whatever a pipe, a link or a folder of such a name is, it is not the store's.
+                        self.foreign.add(f"{folder.name}/{name}")
                     else:
                         found.append(entry)
             for entry in [e for e in known.values() if e.is_stored and e.name not in names]:

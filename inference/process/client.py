@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterable
 
 from inference.events import (
     EngineEvent,
@@ -23,7 +23,7 @@ from inference.events import (
     WorkerExited,
 )
 from inference.model_config import ModelConfig, ModelInfo
-from inference.process.wire import Abort, Command, Explain, Forget, Load, Prefetch, Stop, Submit
+from inference.process.wire import Abort, Command, Explain, Forget, Load, Prefetch, SetPins, Stop, Submit
 from inference.process.worker_config import WorkerConfig
 from inference.process.worker_process import WorkerProcess
 from inference.request import EngineError, ErrorCode, GenerationRequest, RequestId
@@ -47,6 +47,7 @@ class EngineClient:
         self._model_info: ModelInfo | None = None
         self._streams: dict[RequestId, asyncio.Queue[RequestEvent]] = {}
         self._loads: dict[ModelConfig, asyncio.Future[ModelInfo]] = {}
+        self._pins: SetPins | None = None
         self._exited: asyncio.Future[None] | None = None
         self._is_closing = False
 
@@ -122,6 +123,13 @@ class EngineClient:
         """Remove what is stored for the owner and for nobody else. Raises OSError if no worker can be started."""
         self._send(Forget(owner))
 
+    def set_pins(self, owners: Iterable[str]) -> None:
+        """Never evict what is stored for these owners, and do evict what is for others. Starts no worker: every worker
+        to come is told before anything else."""
+        self._pins = SetPins(tuple(owners))
+        if self._worker is not None:
+            self._worker.send(self._pins)
+
     async def close(self, timeout_s: float = 0.4) -> None:
         """Abort everything, let the worker store what is whole, and end it; kill it when timeout_s is over."""
         self._is_closing = True
@@ -160,6 +168,8 @@ class EngineClient:
 
         worker = WorkerProcess(self._config, on_event, on_exit)
         self._worker, self._exited = worker, loop.create_future()
+        if self._pins is not None:
+            worker.send(self._pins)
 
     def _take_events(self, arrived: deque[Event]) -> None:
         while arrived:

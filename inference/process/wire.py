@@ -46,6 +46,13 @@ class Forget:
 
 
 @dataclass(frozen=True, slots=True)
+class SetPins:
+    """owners: all that are pinned."""
+
+    owners: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Abort:
     request_id: RequestId
 
@@ -57,7 +64,7 @@ class Stop:
     store_timeout_s: float
 
 
-Command = Submit | Load | Prefetch | Explain | Forget | Abort | Stop
+Command = Submit | Load | Prefetch | Explain | Forget | SetPins | Abort | Stop
 Frame = Command | events.Event
 
 # WorkerExited never travels: it is what the client says of a worker that is gone.

@@ -18,6 +18,7 @@ from inference.process.wire import (
     Forget,
     Load,
     Prefetch,
+    SetPins,
     Stop,
     Submit,
     encode_frame,
@@ -105,6 +106,8 @@ def _follow_commands(commands: BinaryIO, engine: Engine, stop_order: _StopOrder)
                     engine.explain(request)
                 case Forget(owner):
                     engine.forget(owner)
+                case SetPins(owners):
+                    engine.set_pins(owners)
                 case Abort(request_id):
                     engine.abort(request_id)
                 case Stop(store_timeout_s):

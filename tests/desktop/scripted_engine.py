@@ -40,6 +40,8 @@ KV = KVUsage(
     store_budget_bytes=20_000_000_000,
     bytes_read=0,
     bytes_written=0,
+    bytes_written_today=0,
+    bytes_written_total=0,
 )
 COUNTS = PromptCounts(num_prompt_tokens=4043, reused_tokens=4012, restored_tokens=0, prefilled_tokens=31)
 TIMINGS = RequestTimings(

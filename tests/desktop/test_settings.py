@@ -31,11 +31,15 @@ any_settings = st.builds(
     last_conversation_id=st.none() | st.integers(1, 2**62),
     sampling=st.builds(
         SamplingParams,
-        temperature=st.floats(0, 100),
-        top_k=st.integers(0, 1000),
-        top_p=st.floats(0.01, 1),
+        temperature=st.none() | st.floats(0, 100),
+        top_k=st.none() | st.integers(0, 1000),
+        top_p=st.none() | st.floats(0.01, 1),
         seed=st.none() | st.integers(0, 2**32 - 2),
         max_tokens=st.none() | st.integers(1, 10**6),
+        logit_bias=st.lists(st.tuples(st.integers(0, 2**31 - 1), st.floats(-100, 100))).map(tuple),
+        stop=st.lists(st.text(min_size=1, max_size=20), max_size=3).map(tuple),
+        grammar=st.none() | st.just('root ::= "\\n"\n'),
+        ignore_eos=st.booleans(),
     ),
 )
 
@@ -71,13 +75,13 @@ def test_choices_left_to_the_engine_read_auto_in_the_file(path: Path) -> None:
 
 
 def test_keys_of_another_version_are_kept_on_save(path: Path) -> None:
-    path.write_text('font_size = 15\n[sampling]\nmirostat = 2\n[hub]\nmirror = "https://example.org"\n')
+    path.write_text('font_size = 15\n[sampling]\nsmoothing = 2\n[hub]\nmirror = "https://example.org"\n')
     loaded = load_settings(path)
     assert loaded.problems == ()
     save_settings(path, loaded.settings)
     document = tomllib.loads(path.read_text())
     assert document["font_size"] == 15
-    assert document["sampling"]["mirostat"] == 2
+    assert document["sampling"]["smoothing"] == 2
     assert document["hub"] == {"mirror": "https://example.org"}
 
 
@@ -106,6 +110,12 @@ def test_keys_of_another_version_are_kept_on_save(path: Path) -> None:
         ("sampling.top_k = 1.5", "sampling.top_k"),
         ("sampling.max_tokens = true", "sampling.max_tokens"),
         ("sampling.seed = 4294967295", "sampling.seed"),
+        ("sampling.mirostat = 3", "sampling.mirostat"),
+        ("sampling.stop = ['']", "sampling.stop"),
+        ("sampling.stop = 'END'", "sampling.stop"),
+        ("sampling.logit_bias = [[1, 2, 3]]", "sampling.logit_bias"),
+        ("sampling.ignore_eos = 1", "sampling.ignore_eos"),
+        ("sampling.grammar = ''", "sampling.grammar"),
     ],
 )
 def test_a_bad_value_is_named_in_one_line_and_costs_only_itself(path: Path, line: str, name: str) -> None:
@@ -122,6 +132,13 @@ def test_every_bad_value_is_named(path: Path) -> None:
     path.write_text('theme = 1\nn_ctx = "big"\n[sampling]\ntop_p = 7\nmin_p = 7\n')
     names = [problem.split()[1] for problem in load_settings(path).problems]
     assert names == ["n_ctx", "theme", "sampling.top_p", "sampling.min_p"]
+
+
+def test_a_grammar_and_a_schema_at_once_are_both_left_out(path: Path) -> None:
+    path.write_text("[sampling]\ngrammar = 'root ::= \"a\"'\njson_schema = '{}'\ntop_k = 3\n")
+    loaded = load_settings(path)
+    assert [problem.split()[1] for problem in loaded.problems] == ["sampling.json_schema"]
+    assert loaded.settings.sampling == SamplingParams(top_k=3)
 
 
 def test_a_whole_number_will_do_where_a_fraction_is_meant(path: Path) -> None:

@@ -55,6 +55,9 @@ def test_cleaned_text_is_unicode_and_loses_only_single_surrogates(text: str) -> 
         repeat_penalty=st.floats(0.1, 3),
         seed=st.none() | st.integers(0, 2**32 - 2),
         max_tokens=st.none() | st.integers(1, 10**6),
+        logit_bias=st.lists(st.tuples(st.integers(0, 2**31 - 1), st.floats(-100, 100))).map(tuple),
+        stop=st.lists(st.text(min_size=1, max_size=20), max_size=3).map(tuple),
+        json_schema=st.none() | st.just('{"type": "object"}'),
     )
 )
 def test_sampling_settings_survive(sampling: SamplingParams | None) -> None:
@@ -62,7 +65,16 @@ def test_sampling_settings_survive(sampling: SamplingParams | None) -> None:
 
 
 def test_sampling_settings_with_members_of_another_version_are_read() -> None:
-    assert rows.decode_sampling('{"temperature": 0.0, "mirostat": 2}') == SamplingParams(temperature=0.0)
+    assert rows.decode_sampling('{"temperature": 0.0, "smoothing": 2}') == SamplingParams(temperature=0.0)
+
+
+def test_sampling_settings_of_the_first_version_are_read() -> None:
+    stored = (
+        '{"temperature": 0.7, "top_k": 0, "top_p": 1.0, "min_p": 0.05, "repeat_penalty": 1.0, "seed": null,'
+        ' "max_tokens": null}'
+    )
+    expected = SamplingParams(temperature=0.7, top_k=0, top_p=1.0, min_p=0.05, repeat_penalty=1.0)
+    assert rows.decode_sampling(stored) == expected
 
 
 @given(

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import (
     Bundle,
     RuleBasedStateMachine,
-    consumes,
     initialize,
     invariant,
     rule,
@@ -55,7 +54,7 @@ class Histories(RuleBasedStateMachine):
         self.checkpoints: set[Ids] = set()
         self.lost_checkpoints: set[Ids] = set()
         self.branches: dict[str, set[Ids]] = {}
-        self.pins: set[Ids] = set()
+        self.pinned: set[str] = set()
 
     @initialize()
     def open_both(self) -> None:
@@ -66,8 +65,9 @@ class Histories(RuleBasedStateMachine):
             store.close(5)
         shutil.rmtree(self.folder)
 
-    def may_lose(self, kept: set[Ids]) -> None:
-        """Something was removed that the sequences in `kept` do not need."""
+    def may_lose(self, kept: set[Ids], *, but_last_checkpoints: bool = False) -> None:
+        """Something was removed that the sequences in `kept` do not need; but_last_checkpoints: of their checkpoints
+        they need the last ones only."""
         lost = {ids for ids in self.stored if not any(common(ids, other) == len(ids) for other in kept)}
         self.stored -= lost
         # The needed part of what is lost is still there.
@@ -75,7 +75,10 @@ class Histories(RuleBasedStateMachine):
         self.stored.discard(())
         self.lost |= lost
         self.lost_checkpoints |= self.checkpoints
-        self.checkpoints = {ids for ids in self.checkpoints if any(common(ids, o) == len(ids) for o in kept)}
+        on_kept = [[ids for ids in self.checkpoints if ids == other[: len(ids)]] for other in kept]
+        self.checkpoints = {
+            ids for found in on_kept for ids in sorted(found, key=len)[-1 if but_last_checkpoints else 0 :]
+        }
 
     @rule(target=chats, number=which, ids=some_ids, cuts=st.lists(st.integers(0, 800), max_size=3))
     def store_new(self, number: int, ids: Ids, cuts: list[int]) -> Ids:
@@ -120,7 +123,8 @@ class Histories(RuleBasedStateMachine):
         self.stores[number].forget(owner)
         assert self.stores[number].flush(10)
         forgotten = self.branches.pop(owner, set())
-        needed = self.pins.union(*self.branches.values())
+        self.pinned.discard(owner)
+        needed = set().union(*self.branches.values())
         stored = set(self.stored)
         self.may_lose(needed)
         # Others lose no more than the rest of a block that held tokens of the forgotten owner, too.
@@ -133,16 +137,20 @@ class Histories(RuleBasedStateMachine):
             needed_tokens = max((common(ids, other) for other in needed), default=0)
             assert restored(self.stores[number], ids)[0] <= needed_tokens
 
-    @rule(number=which, chat=consumes(chats))
-    def pin(self, number: int, chat: Ids) -> None:
-        self.stores[number].pin(FINGERPRINT, token_array(chat))
-        self.pins.add(chat)
+    @rule(number=which, owner=owner_names)
+    def pin_or_unpin(self, number: int, owner: str) -> None:
+        self.pinned ^= {owner}
+        self.stores[number].set_pins(self.pinned)
 
     @rule(number=which, at=fraction)
     def evict(self, number: int, at: float) -> None:
         store = self.stores[number]
         store.prune(round(at * store.store_bytes))
-        self.may_lose(self.pins)
+        branches = set().union(*(self.branches.get(owner, set()) for owner in self.pinned))
+        self.may_lose(
+            {ids for ids in branches if not any(ids == o[: len(ids)] for o in branches - {ids})},
+            but_last_checkpoints=True,
+        )
 
     @rule(number=which)
     def restart(self, number: int) -> None:

@@ -21,6 +21,7 @@ from tests.inference.kvcache.prefix_rows import (
     rows_of,
     store_tokens,
     stored_spans,
+    whole_state,
 )
 
 OTHER = Fingerprint(b"\x01" * 32)
@@ -129,17 +130,53 @@ def test_a_new_chat_takes_the_room_of_the_one_used_least_lately(tmp_path: Path) 
     assert store.store_bytes <= 20_000
 
 
-def test_a_pinned_prefix_is_never_evicted_until_it_is_unpinned(store: BlockStore) -> None:
+def test_what_is_stored_of_a_pinned_owner_is_never_evicted_until_it_is_unpinned(store: BlockStore) -> None:
     pinned, other = list(range(300)), list(range(1000, 1300))
-    store.pin(FINGERPRINT, token_array(pinned[:280]))
+    store.set_reference("pinned", FINGERPRINT, token_array(pinned[:280]))
+    store.set_reference("other", FINGERPRINT, token_array(other))
+    store.set_pins(["pinned"])
     store_tokens(store, pinned)
     store_tokens(store, other)
     store = reopened(store)
     store.prune(0)
     assert (hit(store, pinned), hit(store, other)) == (300, 0)
-    store.unpin(FINGERPRINT, token_array(pinned[:280]))
+    store.set_pins([])
     store.prune(0)
     assert store.store_bytes == 0
+
+
+def test_a_pin_holds_every_branch_that_its_owner_adds(store: BlockStore) -> None:
+    # Pinned before anything of it was stored.
+    store.set_pins(["chat"])
+    long, fork = list(range(300)), [*range(50), *range(500, 550)]
+    for branch in (long[:100], long, fork):
+        store.set_reference("chat", FINGERPRINT, token_array(branch))
+        store_tokens(store, branch)
+    store.prune(0)
+    assert (hit(store, long), hit(store, fork)) == (300, 100)
+
+
+def test_of_a_pinned_chats_checkpoints_those_of_older_turns_may_go(store: BlockStore) -> None:
+    ids = list(range(60))
+    store.set_pins(["chat"])
+    store.set_reference("chat", FINGERPRINT, token_array(ids))
+    store_tokens(store, ids)
+    for end in (20, 40, 60):
+        store.store_checkpoint(FINGERPRINT, token_array(ids), end, whole_state(ids[:end]), kind="turn")
+    assert store.flush(5)
+    store.prune(0)
+    match = store.match_prefix(FINGERPRINT, token_array(ids), max_hit_length=60)
+    assert (match.num_tokens, [checkpoint.end for checkpoint in match.checkpoints]) == (60, [60])
+
+
+def test_pins_that_cannot_be_noted_are_told(tmp_path: Path) -> None:
+    notices: list[str] = []
+    store = BlockStore(tmp_path, 10**9, on_notice=notices.append)
+    (tmp_path / "owners").rmdir()
+    (tmp_path / "owners").write_text("no folder")
+    store.set_pins(["chat"])
+    assert len(notices) == 1
+    assert "pinned" in notices[0]
 
 
 def test_an_entry_in_use_and_what_it_builds_on_stay(store: BlockStore) -> None:
@@ -167,7 +204,7 @@ def test_on_stored_is_called_when_a_burst_is_on_disk(tmp_path: Path) -> None:
 def test_wiping_leaves_nothing_of_any_chat(store: BlockStore) -> None:
     store_tokens(store, list(range(300)))
     store_tokens(store, [1, 2], fingerprint=OTHER)
-    store.pin(FINGERPRINT, token_array([0, 1]))
+    store.set_pins(["chat"])
     store.set_reference("chat", FINGERPRINT, token_array([0, 1, 2]))
     store.wipe()
     assert store.stats().store_bytes == store.num_blocks == store.stats().num_references == 0

@@ -116,11 +116,12 @@ def test_checkpoints_without_blocks_are_removed_too(store: BlockStore) -> None:
     assert store.num_checkpoints == 0
 
 
-def test_a_pinned_prefix_survives_the_deletion_of_its_chat(store: BlockStore) -> None:
+def test_deleting_a_pinned_chat_removes_it_and_its_pin(store: BlockStore) -> None:
     ids = chat(store, "chat", list(range(300)))
-    store.pin(FINGERPRINT, token_array(ids[:256]))
+    store.set_pins(["chat"])
+    assert store.stats().num_pins == 1
     forget(store, "chat")
-    assert hit(store, ids) == 256
+    assert (hit(store, ids), store.stats().num_pins) == (0, 0)
 
 
 def test_what_nobody_refers_to_is_kept_when_another_chat_is_deleted(store: BlockStore) -> None:
@@ -215,7 +216,7 @@ def test_a_block_of_which_another_chat_needs_but_the_beginning_goes_also_if_both
     store: BlockStore,
 ) -> None:
     chat(store, "secret", [3, 1])
-    store.pin(FINGERPRINT, token_array([3, 3]))
+    store.set_reference("open", FINGERPRINT, token_array([3, 3]))
     forget(store, "secret")
     assert store.store_bytes == 0
 
