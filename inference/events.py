@@ -10,6 +10,7 @@ from inference.metrics import KVUsage, PromptCounts, RequestTimings
 from inference.miss import Miss
 from inference.model_config import ModelConfig, ModelInfo
 from inference.request import ErrorCode, FinishReason, RequestId
+from inference.token_logprobs import TokenLogprobs
 
 
 class Phase(StrEnum):
@@ -55,6 +56,8 @@ class TokenDelta:
     num_generation_tokens: int
     decode_s: float
     ttft_s: float
+    logprobs: tuple[TokenLogprobs, ...] = ()
+    """One for each token, where the request asked for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +81,8 @@ class RequestFinished:
     """How often the reply gave its KV cells up to others, and went on later."""
     reread_tokens: int = 0
     """Handed to decode once more because of that, or because another chat's stop dropped a batch."""
+    message_ids: tuple[tuple[TokenId, ...] | None, ...] = ()
+    """What the content of each of the request's messages became, to be given back with it; None: of no use."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from inference.llama.native_library import library_build
 from inference.model_config import MAX_THREADS, ModelConfig, ModelInfo
 from inference.prompt import PromptBuilder
 from inference.request import EngineError, ErrorCode
+from inference.sampling_defaults import recommended_sampling
 
 _logger = logging.getLogger(__name__)
 DEFAULT_MAX_CONTEXT = 8192
@@ -52,6 +53,7 @@ class LoadedModel:
             self.model.close()
             raise
         self.prompt_builder = PromptBuilder(self.model.vocab, self.model.header.chat_templates)
+        self.sampling_defaults = recommended_sampling(self.model.header.metadata)
         self.reuse_rule = ReuseRule(n_swa=self.model.n_swa, recurrent=self.model.is_recurrent)
         self._fields = _start_fields(self.model, self.context.params, model_digests)
         self.info = self._read_info(config, time.monotonic() - started)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 from inference.detokenizer import Detokenizer
 from inference.events import Event, Phase, PhaseChanged, PrefillProgress, RequestFinished, TokenDelta
@@ -18,7 +19,9 @@ from inference.metrics import KVUsage, PromptCounts, RequestTimings
 from inference.miss import Miss, explain_miss
 from inference.prompt import Prompt
 from inference.request import EngineError, ErrorCode, FinishReason, GenerationRequest
+from inference.stop_strings import StopStrings
 from inference.stored_sequence import StoredSequence
+from inference.token_logprobs import TokenLogprobs
 
 # A delta goes out at the first token and then at most this often, so that the pipe carries few frames.
 _DELTA_INTERVAL_S = 0.025
@@ -61,7 +64,9 @@ class ReplyRun:
         self.reread_tokens = 0
         self.num_preemptions = 0
         self.generated_ids: list[TokenId] = []
-        self.detokenizer = Detokenizer()
+        self.text = ""
+        self._detokenizer = Detokenizer()
+        self._stop_strings = StopStrings(request.sampling.stop)
         self.tokenize_s = self.restore_s = self.prefill_s = 0.0
         self.ttft_s: float | None = None
         self.decode_s = 0.0
@@ -72,6 +77,7 @@ class ReplyRun:
         self._has_joined = False
         self._pending_text = ""
         self._pending_ids: list[TokenId] = []
+        self._pending_logprobs: list[TokenLogprobs] = []
         self._is_decoding = False
 
     @property
@@ -124,7 +130,9 @@ class ReplyRun:
                 f"the prompt is {len(prompt.token_ids):,} tokens, the context holds {n_ctx:,}: "
                 "shorten it, start a new chat, or choose a larger context",
             )
-        self._sampler = Sampler(self._loaded.model.llama, self.request.sampling, prompt.token_ids)
+        model = self._loaded.model
+        sampling = self._loaded.sampling_defaults.completed(self.request.sampling)
+        self._sampler = Sampler(model.llama, sampling, prompt.token_ids, model)
         self.prompt, self.token_ids = prompt, list(prompt.token_ids)
 
     def join(self, sequence: Sequence) -> Iterator[Event]:
@@ -138,10 +146,7 @@ class ReplyRun:
             yield PhaseChanged(self.request.request_id, Phase.RESTORING)
         started = time.monotonic()
         read_before = self._store.bytes_read if self._store is not None else 0
-        wanted = Prompt(
-            self.token_ids, self.prompt.message_ends, self.prompt.system_end, self.prompt.user_end
-        )
-        brought = self._stored.bring(wanted)
+        brought = self._stored.bring(replace(self.prompt, token_ids=self.token_ids))
         if self._store is not None:
             self.bytes_read += self._store.bytes_read - read_before
         if is_first:
@@ -238,32 +243,47 @@ class ReplyRun:
         if self.ttft_s is None:
             self.ttft_s, self._first_token_at = now - self._arrived, now
         self.decode_s = now - self._first_token_at
-        if vocab.ends_generation(token):
+        if vocab.ends_generation(token) and not self.request.sampling.ignore_eos:
             self.finish_reason = FinishReason.STOP
             return
         self.generated_ids.append(token)
         self.token_ids.append(token)
         self._pending_ids.append(token)
-        self._pending_text += self.detokenizer.append(vocab.piece(token))
+        if self._sampler.logprobs is not None:
+            self._pending_logprobs.append(self._sampler.logprobs)
+        self._show(self._stop_strings.append(self._detokenizer.append(vocab.piece(token))))
         if now - self._last_delta >= _DELTA_INTERVAL_S:
             self._last_delta = now
             yield from self.pending_delta()
         max_tokens = self.request.sampling.max_tokens
-        if max_tokens is not None and len(self.generated_ids) >= max_tokens:
+        if self._stop_strings.found is not None:
+            self.finish_reason = FinishReason.STOP
+        elif max_tokens is not None and len(self.generated_ids) >= max_tokens:
             self.finish_reason = FinishReason.LENGTH
         elif self.sequence.num_tokens >= context.n_ctx:
             self.finish_reason = FinishReason.CONTEXT
 
+    def _show(self, text: str) -> None:
+        self.text += text
+        self._pending_text += text
+
     def pending_delta(self) -> Iterator[Event]:
         """What was sampled and not told yet."""
-        if not self._pending_ids:
+        if self.finish_reason is not None:
+            self._show(self._stop_strings.finish())
+        if not self._pending_ids and not self._pending_text:
             return
         assert self.ttft_s is not None
-        text, ids = self._pending_text, tuple(self._pending_ids)
-        self._pending_text, self._pending_ids = "", []
         yield TokenDelta(
-            self.request.request_id, text, ids, len(self.generated_ids), self.decode_s, self.ttft_s
+            self.request.request_id,
+            self._pending_text,
+            tuple(self._pending_ids),
+            len(self.generated_ids),
+            self.decode_s,
+            self.ttft_s,
+            tuple(self._pending_logprobs),
         )
+        self._pending_text, self._pending_ids, self._pending_logprobs = "", [], []
 
     # --- the end ---------------------------------------------------------------------------------------
 
@@ -282,8 +302,9 @@ class ReplyRun:
         return RequestFinished(
             request_id=self.request.request_id,
             finish_reason=self.finish_reason,
-            text=self.detokenizer.text,
-            token_ids=tuple(self.generated_ids),
+            text=self.text,
+            # Ids of a stop string spell more than the text.
+            token_ids=() if self._stop_strings.found is not None else tuple(self.generated_ids),
             counts=self.counts,
             num_generation_tokens=len(self.generated_ids),
             timings=timings,
@@ -294,6 +315,7 @@ class ReplyRun:
             miss=self.miss,
             num_preemptions=self.num_preemptions,
             reread_tokens=self.reread_tokens,
+            message_ids=self.prompt.message_ids if self.prompt is not None else (),
         )
 
     def store_sequence(self) -> None:

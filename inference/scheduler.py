@@ -240,6 +240,8 @@ class Scheduler:
             best = min(free, key=lambda sequence: len(sequence.token_ids))
         needed = len(run.token_ids) - num_common(best) + 1
         if self._running:
+            # The others' prompts are not all in their cells yet.
+            needed += sum(other.num_remaining for other in self._running)
             needed += min(_MOST_RESERVED_CELLS, self._context.n_ctx // 8)
         for sequence in free:
             if sequence is not best and sequence not in self._unsaved:

@@ -122,6 +122,21 @@ class StoredSequence:
             self._sequence.clear()
         # Rows of these tokens stay where they are; whatever the sequence holds beyond comes from the store.
         self._num_kept = common_prefix_length(token_array(self._sequence.token_ids), tokens)
+        num_stored, miss = self._bring_from_store(prompt, tokens)
+        usable = self.num_in_memory(prompt)
+        if usable and not self._go_back(usable):
+            # What memory has is of no use after all.
+            self._sequence.clear()
+            self._num_kept = 0
+            num_stored, miss = self._bring_from_store(prompt, tokens)
+            usable = self.num_in_memory(prompt)
+        if not usable:
+            self._sequence.clear()
+        reused = min(self._num_kept, usable)
+        return BroughtPrefix(reused, usable - reused, num_stored, miss)
+
+    def _bring_from_store(self, prompt: Prompt, tokens: TokenArray) -> tuple[int, MissCause | None]:
+        """Whatever the store has beyond what memory can serve; how much is stored, and why not more."""
         num_stored, miss = 0, None
         for _ in range(_MAX_RESTORE_TRIES):
             if self._store is None or self._fingerprint is None:
@@ -135,12 +150,7 @@ class StoredSequence:
                 break
         if self._kind == StateKind.WHOLE:
             self._restore_whole(tokens, self.num_in_memory(prompt))
-        usable = self.num_in_memory(prompt)
-        if not usable or not self._go_back(usable):
-            self._sequence.clear()
-            usable = 0
-        reused = min(self._num_kept, usable)
-        return BroughtPrefix(reused, usable - reused, num_stored, miss)
+        return num_stored, miss
 
     def _should_move(self, prompt: Prompt) -> bool:
         """Whether its rows, computed beside other sequences that are gone by now, are better read back into the

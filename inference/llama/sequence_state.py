@@ -141,9 +141,17 @@ def capture_checkpoint(sequence: Sequence) -> StateBytes:
     state = sequence.read_partial_state()
     section = parse_state(state, empty.partial).sections[0]
     if isinstance(section, AttentionSection):
-        state = _in_order(state, section, state[section.offset + section.size :])
+        others = state[section.offset + section.size :]
         if sequence.window_start > section.positions.min():
-            raise IncompleteState("the window was restored for a later position")
+            # Rows that only fill their cells; the library still writes one that no token sees any more.
+            in_order = np.argsort(section.positions)
+            first_seen = sequence.num_tokens - sequence.model.n_swa + 1
+            seen = in_order[section.positions[in_order] >= first_seen]
+            if not seen.size or sequence.window_start > section.positions[seen[0]]:
+                raise IncompleteState("the window was restored for a later position")
+            state = pick_rows(state, section, seen, others)
+        else:
+            state = _in_order(state, section, others)
     _checkpoint_section(state, empty.partial, sequence.num_tokens, sequence.model.n_swa)
     return state
 

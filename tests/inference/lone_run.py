@@ -20,7 +20,7 @@ class LoneRun:
         self.reply = ReplyRun(request, loaded, store, arrived=0.0)
         self.events: list[Event] = []
         self._on_event: Callable[[Event], None] = lambda event: None
-        self._scheduler = Scheduler(loaded, store, self._emit, lambda: KVUsage(0, 0, 0, 0, 0, 0))
+        self._scheduler = Scheduler(loaded, store, self._emit, lambda: KVUsage(0, 0, 0, 0, 0, 0, 0, 0))
         self._scheduler.submit(self.reply)
 
     def _emit(self, event: Event) -> None:

@@ -42,7 +42,7 @@ def user(text: str) -> Message:
 
 
 def answer(run: ReplyRun) -> Message:
-    return Message("assistant", run.detokenizer.text, tuple(run.generated_ids))
+    return Message("assistant", run.text, tuple(run.generated_ids))
 
 
 def test_ten_chats_store_their_shared_system_prompt_once(
@@ -130,7 +130,7 @@ def test_a_template_that_drops_earlier_reasoning_reads_again_from_the_end_of_the
     assert user_end is not None
     if restarts:
         chats.restart()
-    reasoned = Message("assistant", f"{first.detokenizer.text}</think>q", tuple(first.generated_ids))
+    reasoned = Message("assistant", f"{first.text}</think>q", tuple(first.generated_ids))
     second = chats.ask([*question, reasoned, user("d")])
     reused = second.counts.reused_tokens + second.counts.restored_tokens
     assert reused >= user_end

@@ -149,7 +149,7 @@ class Histories(RuleBasedStateMachine):
             if isinstance(event, PhaseChanged) and event.phase == Phase.PREFILL and begun_at is None:
                 begun_at = self.sequence.num_tokens
                 assert begun_at == run.reused_tokens + run.restored_tokens
-            if isinstance(event, PhaseChanged) and event.phase == Phase.DECODE:
+            if isinstance(event, PhaseChanged) and event.phase == Phase.DECODE and not run.generated_ids:
                 counts = run.counts
                 num_decoded = self.context.num_decoded_tokens - decoded_before
                 assert num_decoded == counts.prefilled_tokens + run.reread_tokens
@@ -235,7 +235,7 @@ class Histories(RuleBasedStateMachine):
     def reply(self, messages: list[Message], owner: str | None, num_tokens: int) -> None:
         run = self.run(self.chat_request(messages, owner), num_tokens)
         if run is not None:
-            answer = Message("assistant", run.detokenizer.text, tuple(run.generated_ids))
+            answer = Message("assistant", run.text, tuple(run.generated_ids))
             self.chats.append([*messages, answer])
 
     def chat_request(self, messages: list[Message], owner: str | None = None) -> GenerationRequest:
