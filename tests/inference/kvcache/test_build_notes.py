@@ -1,6 +1,5 @@
 """Misses put down to another build of the library or other settings, by the notes in the store's folders."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,25 +11,13 @@ from inference.kvcache.block_store import BlockStore
 from inference.kvcache.fingerprint import FingerprintFields, fingerprint
 from inference.kvcache.prefix_match import MissCause
 from inference.kvcache.reuse import token_array
-from tests.inference.kvcache.prefix_rows import store_tokens, whole_state
+from tests.inference.kvcache.prefix_rows import reopened, store_tokens, whole_state
 
 OLD = FingerprintFields("aa" * 32, "build 1", 1, 1, True, 0, False, "none")
 NEW = replace(OLD, library_build="build 2")
 QUANTISED = replace(OLD, type_k=8)
 OTHER_MODEL = replace(OLD, model_sha256="bb" * 32)
 IDS = list(range(300))
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[BlockStore]:
-    store = BlockStore(tmp_path / "kv", 10**9)
-    yield store
-    store.close(5)
-
-
-def reopened(store: BlockStore) -> BlockStore:
-    store.close(5)
-    return BlockStore(store.folder, store.budget_bytes)
 
 
 def read_by(store: BlockStore, fields: FingerprintFields, ids: list[int] = IDS) -> None:
