@@ -31,6 +31,7 @@ from desktop.model_loading import ModelLoading
 from desktop.model_picker import ModelPicker
 from desktop.notice_bar import NoticeAction, NoticeBar
 from desktop.paths import DataPaths
+from desktop.pinned_chats import PinnedChats
 from desktop.reply_log import ReplyLog
 from desktop.settings import Theme, load_settings
 from desktop.starter_model import find_starter_model
@@ -88,6 +89,7 @@ class Everwarm(QObject):
             self.open_chat, self.chats, self.engine, self.turns, self.models, self.background
         )
         self.forgotten = ForgottenOwners(self.chats, self.engine)
+        self.pinned = PinnedChats(self.chats, self.engine)
         self.list_model = ConversationListModel()
         self.list_view = ConversationListView(self.list_model)
         self.list_actions = ConversationListActions(
@@ -182,6 +184,7 @@ class Everwarm(QObject):
         window.new_private_chat_requested.connect(self.list_actions.new_private_chat)
         window.new_private_chat_requested.connect(self.panel.composer.setFocus)
         self.list_actions.purged.connect(lambda: self.background.start(self.forgotten.tell()))
+        self.list_actions.pins_changed.connect(lambda: self.background.start(self.pinned.tell()))
         self.list_view.chosen.connect(self.panel.composer.setFocus)
         window.quit_requested.connect(lambda: self.background.start(self.quit()))
         window.open_model_requested.connect(self._ask_for_model)
@@ -214,6 +217,7 @@ class Everwarm(QObject):
             self.notices.show_notice("store", as_sentence(event.message))
 
     async def _load_first_model(self) -> None:
+        await self.pinned.tell()
         told = await self.forgotten.tell()
         path = self.open_chat.model_path
         if self._quitting or path is None or not path.is_file():

@@ -120,6 +120,7 @@ class MainWindow(QMainWindow):
         # Del deletes a chat only where the list has the focus; everywhere else it deletes text.
         delete.setShortcutContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
         self._chat_list.view.addAction(delete)
+        edit_menu.addAction(self._chat_list.view.pin_action)
         edit_menu.addSeparator()
         # Escape stays with menus, dialogs and editors wherever they are open.
         self._add(edit_menu, "&Stop Reply", QKeySequence("Esc"), self.stop_requested.emit)

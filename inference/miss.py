@@ -16,6 +16,8 @@ class MissReason(StrEnum):
 
     NOTHING_STORED = "nothing stored"
     EVICTED = "evicted"
+    OTHER_MODEL_BUILD = "other model build"
+    OTHER_SETTINGS = "other settings"
     TEXT_DIFFERS = "text differs"
     SYSTEM_PROMPT_DIFFERS = "system prompt differs"
     TOKENISED_OTHERWISE = "tokenised otherwise"
@@ -65,8 +67,13 @@ def explain_miss(
 def _reason(
     cause: MissCause, system_end: int | None, prompt_text: str, stored_text: str | None
 ) -> MissReason:
-    if cause.reason == "evicted":
-        return MissReason.EVICTED
+    match cause.reason:
+        case "evicted":
+            return MissReason.EVICTED
+        case "other_build":
+            return MissReason.OTHER_MODEL_BUILD
+        case "other_settings":
+            return MissReason.OTHER_SETTINGS
     if stored_text is None:
         return MissReason.NOTHING_STORED
     if stored_text.startswith(prompt_text) or prompt_text.startswith(stored_text):

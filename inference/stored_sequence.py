@@ -112,7 +112,7 @@ class StoredSequence:
         match = self._store.match_prefix(self._fingerprint, tokens, max_hit_length=tokens.size - 1)
         target, checkpoint = self._target(match)
         num_bytes = self._num_bytes(match, target, checkpoint, in_memory=0)
-        return StoredPrefix(match.num_tokens, target, num_bytes, match.first_difference)
+        return StoredPrefix(max(match.num_tokens, target), target, num_bytes, match.first_difference)
 
     def bring(self, prompt: Prompt) -> BroughtPrefix:
         """Make the sequence hold as much of the prompt's beginning as memory or store have, and nothing else."""
@@ -142,8 +142,9 @@ class StoredSequence:
             if self._store is None or self._fingerprint is None:
                 break
             match = self._store.match_prefix(self._fingerprint, tokens, max_hit_length=tokens.size - 1)
-            num_stored, miss = match.num_tokens, match.first_difference
             target, checkpoint = self._target(match)
+            # A checkpoint may hold what no block does.
+            num_stored, miss = max(match.num_tokens, target), match.first_difference
             if not self._is_worth_restoring(match, target, checkpoint, self.num_in_memory(prompt)):
                 break
             if self._measured_restore(match, target, checkpoint, prompt.token_ids):

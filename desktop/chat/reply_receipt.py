@@ -56,6 +56,16 @@ def miss_words(miss: Miss) -> str:
                 f"Read again from token {position}, {here}: it had been stored and was removed "
                 "to keep the store within its size."
             )
+        case MissReason.OTHER_MODEL_BUILD:
+            return (
+                f"Read again from token {position}, {here}: it had been read by another build of the engine's library, "
+                "whose memory this one does not use."
+            )
+        case MissReason.OTHER_SETTINGS:
+            return (
+                f"Read again from token {position}, {here}: it had been read with other settings of the model's memory "
+                "(K/V types, for instance), and what is stored fits those only."
+            )
         case MissReason.TEXT_DIFFERS:
             return f"Read from token {position}: the store goes on with {stored} where this chat says {here}."
         case MissReason.SYSTEM_PROMPT_DIFFERS:

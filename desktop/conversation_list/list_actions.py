@@ -1,4 +1,4 @@
-"""What one does to the chats of the list: new, open, rename, delete, undo."""
+"""What one does to the chats of the list: new, open, rename, pin, delete, undo."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ class ConversationListActions(QObject):
     undo_available = Signal(bool)
     purged = Signal()
     """Deleted chats can no longer be brought back."""
+    pins_changed = Signal()
     not_saved = Signal(str)
 
     def __init__(
@@ -48,6 +49,7 @@ class ConversationListActions(QObject):
         self._undo_timer.timeout.connect(lambda: background.start(self._forget_deleted()))
         view.opened.connect(lambda conversation_id: background.start(open_chat.open(conversation_id)))
         model.rename_requested.connect(lambda *renaming: background.start(self.rename(*renaming)))
+        view.pin_requested.connect(lambda *pinning: background.start(self.set_pinned(*pinning)))
         open_chat.listing_changed.connect(lambda: background.start(self.reload()))
         open_chat.opened.connect(view.select)
         turns.replying_changed.connect(lambda: model.set_replying(turns.replying()))
@@ -75,6 +77,15 @@ class ConversationListActions(QObject):
             self.not_saved.emit(str(error))
             return
         await self._open_chat.renamed(conversation_id)
+
+    async def set_pinned(self, conversation_id: ConversationId, is_pinned: bool) -> None:
+        try:
+            await self._chats.run(ConversationStore.set_pinned, conversation_id, is_pinned)
+        except NotSaved as error:
+            self.not_saved.emit(str(error))
+            return
+        self.pins_changed.emit()
+        await self.reload()
 
     def delete_current(self) -> None:
         """The chat marked in the list, else the open one."""

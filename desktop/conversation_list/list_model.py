@@ -20,6 +20,8 @@ class ConversationRole(IntEnum):
     REPLYING = Qt.ItemDataRole.UserRole + 2
     """True while a reply of the chat is queued or running."""
     PRIVATE = Qt.ItemDataRole.UserRole + 3
+    PINNED = Qt.ItemDataRole.UserRole + 4
+    """True while what the engine keeps of the chat is never evicted."""
 
 
 class ConversationListModel(QAbstractListModel):
@@ -71,19 +73,23 @@ class ConversationListModel(QAbstractListModel):
             case Qt.ItemDataRole.DisplayRole:
                 return conversation.title or NEW_CHAT_TITLE
             case Qt.ItemDataRole.ToolTipRole:
-                return plain_tool_tip(conversation.title or NEW_CHAT_TITLE)
+                kept = " (kept in the memory store)" if conversation.is_pinned else ""
+                return plain_tool_tip((conversation.title or NEW_CHAT_TITLE) + kept)
             case Qt.ItemDataRole.EditRole:
                 return conversation.title
             case Qt.ItemDataRole.AccessibleTextRole:
                 private = ", private" if conversation.is_private else ""
+                pinned = ", kept in the memory store" if conversation.is_pinned else ""
                 replying = ", replying" if conversation.id in self._replying else ""
-                return (conversation.title or NEW_CHAT_TITLE) + private + replying
+                return (conversation.title or NEW_CHAT_TITLE) + private + pinned + replying
             case ConversationRole.ID:
                 return conversation.id
             case ConversationRole.REPLYING:
                 return conversation.id in self._replying
             case ConversationRole.PRIVATE:
                 return conversation.is_private
+            case ConversationRole.PINNED:
+                return conversation.is_pinned
         return None
 
     def setData(self, index: Index, value: Any, role: int = Qt.ItemDataRole.EditRole) -> bool:

@@ -1,10 +1,10 @@
-"""The list at the left: opens on a click or Enter, renames in place, shows a dot where a reply is under way and a lock
-before a private chat."""
+"""The list at the left: opens on a click or Enter, renames in place, shows a dot where a reply is under way, a lock
+before a private chat and a pin before one that is kept in the memory store."""
 
 from __future__ import annotations
 
 from PySide6.QtCore import QItemSelectionModel, QModelIndex, QRect, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QPainter, QPalette, QPen
+from PySide6.QtGui import QAction, QKeySequence, QPainter, QPalette, QPen
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QLineEdit,
@@ -24,20 +24,28 @@ from desktop.theme import theme_of
 DOT_PX = 6
 DOT_ROOM_PX = 16
 ROW_PADDING_PX = 8
-LOCK_SIZE = QSize(14, 14)
+PIN = "pin"
+MARK_SIZE = QSize(14, 14)
 
 
 class ConversationDelegate(QStyledItemDelegate):
     def initStyleOption(self, option: QStyleOptionViewItem, index: Index) -> None:
         super().initStyleOption(option, index)
         option.textElideMode = Qt.TextElideMode.ElideRight
-        if index.data(ConversationRole.PRIVATE):
+        mark = (
+            LOCK
+            if index.data(ConversationRole.PRIVATE)
+            else PIN
+            if index.data(ConversationRole.PINNED)
+            else None
+        )
+        if mark is not None:
             option.features |= QStyleOptionViewItem.ViewItemFeature.HasDecoration
             # The style sheet makes the list transparent, and its palette tells no theme.
             theme = theme_of(option.widget.window().palette())
             is_selected = option.state & QStyle.StateFlag.State_Selected
-            option.icon = icon(LOCK, theme.selection_text if is_selected else theme.muted)
-            option.decorationSize = LOCK_SIZE
+            option.icon = icon(mark, theme.selection_text if is_selected else theme.muted)
+            option.decorationSize = MARK_SIZE
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
         super().paint(painter, option, index)
@@ -81,6 +89,8 @@ class ConversationDelegate(QStyledItemDelegate):
 class ConversationListView(QListView):
     opened = Signal(object)
     """ConversationId"""
+    pin_requested = Signal(object, bool)
+    """ConversationId, whether to keep it in the memory store from now on"""
     chosen = Signal()
     """With the mouse or Enter: one wants to write there now. Arrow keys only look."""
 
@@ -96,9 +106,15 @@ class ConversationListView(QListView):
         self.setEditTriggers(QAbstractItemView.EditTrigger.EditKeyPressed)
         self.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setContextMenuPolicy(Qt.ContextMenuPolicy.ActionsContextMenu)
+        self.pin_action = self._make_pin_action()
+        self.addAction(self.pin_action)
         self.clicked.connect(self.chosen)
         self.activated.connect(self.chosen)
         self.selectionModel().currentChanged.connect(self._current_changed)
+        for changed in (self.selectionModel().currentChanged, model.dataChanged, model.rowsRemoved):
+            changed.connect(self._show_pin)
+        self._show_pin()
 
     @property
     def current_id(self) -> ConversationId | None:
@@ -129,6 +145,27 @@ class ConversationListView(QListView):
         if self.currentIndex().isValid():
             self.setFocus()
             self.edit(self.currentIndex())
+
+    def _make_pin_action(self) -> QAction:
+        """For the menu of the list, and for others: it acts on the chat marked in the list."""
+        action = QAction("&Keep in Memory Store", self)
+        action.setShortcut(QKeySequence("Ctrl+D"))
+        action.setCheckable(True)
+        action.setToolTip("What the model has read of this chat is never removed to make room")
+        action.triggered.connect(self._ask_to_pin)
+        return action
+
+    def _ask_to_pin(self, is_pinned: bool) -> None:
+        if (conversation_id := self.current_id) is not None:
+            self.pin_requested.emit(conversation_id, is_pinned)
+        # The list shows what is on disk, and is not yet.
+        self._show_pin()
+
+    def _show_pin(self) -> None:
+        conversation = self._conversations.conversation(self.currentIndex().row())
+        # Of a private chat nothing is stored.
+        self.pin_action.setEnabled(conversation is not None and not conversation.is_private)
+        self.pin_action.setChecked(conversation is not None and conversation.is_pinned)
 
     def _open_row(self, row: int) -> None:
         index = self._conversations.index(max(row, 0))

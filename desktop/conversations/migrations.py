@@ -93,6 +93,11 @@ def m002_owners_private_chats_and_receipts(db: Database) -> None:
         db.execute(f"ALTER TABLE messages ADD COLUMN {column}")
 
 
+@migrations()
+def m003_pinned_chats(db: Database) -> None:
+    db.execute("ALTER TABLE conversations ADD COLUMN is_pinned INTEGER NOT NULL DEFAULT 0")
+
+
 def check_schema(db: Database) -> None:
     """Reads only. Raises DatabaseUnusable if the schema is another program's or a newer version's."""
     with Database(memory=True, execute_plugins=False) as empty:  # where every step is pending

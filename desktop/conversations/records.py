@@ -33,6 +33,7 @@ class Conversation:
     deleted_at: None unless the user deleted it; it can be brought back until it is purged.
     owner: what the engine knows the chat by, random and never given again.
     is_private: the engine keeps nothing of it on disk; its messages are kept here like any others.
+    is_pinned: what the engine keeps of it is never evicted.
     """
 
     id: ConversationId
@@ -46,6 +47,7 @@ class Conversation:
     deleted_at: datetime | None
     owner: str
     is_private: bool
+    is_pinned: bool
 
 
 @dataclass(frozen=True, slots=True)

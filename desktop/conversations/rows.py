@@ -119,6 +119,7 @@ def conversation_from(row: Row) -> Conversation:
         deleted_at=None if row["deleted_at"] is None else from_us(row["deleted_at"]),
         owner=row["owner"],
         is_private=bool(row["is_private"]),
+        is_pinned=bool(row["is_pinned"]),
     )
 
 

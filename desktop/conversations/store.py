@@ -113,6 +113,14 @@ class ConversationStore:
     def set_sampling(self, conversation_id: ConversationId, sampling: SamplingParams | None) -> None:
         self._change_conversation(conversation_id, {"sampling": encode_sampling(sampling)})
 
+    def set_pinned(self, conversation_id: ConversationId, is_pinned: bool) -> None:
+        self._change_conversation(conversation_id, {"is_pinned": is_pinned})
+
+    def pinned_owners(self) -> list[str]:
+        """Of deleted chats too, which may come back."""
+        with reading():
+            return [row["owner"] for row in self._db.query("SELECT owner FROM conversations WHERE is_pinned")]
+
     def set_draft(self, conversation_id: ConversationId, draft: str) -> None:
         self._change_conversation(conversation_id, {"draft": clean_text(draft)})
 

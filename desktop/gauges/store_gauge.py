@@ -18,4 +18,8 @@ class StoreGauge(Gauge):
             case EngineStats(kv=kv) | RequestFinished(kv=kv):
                 self.say(f"store {format_share_of_bytes(kv.store_bytes, kv.store_budget_bytes)}")
                 written, read = format_bytes(kv.bytes_written), format_bytes(kv.bytes_read)
-                self.setToolTip(f"{TOOL_TIP}\nSince the engine started: {written} written, {read} read")
+                today, in_all = format_bytes(kv.bytes_written_today), format_bytes(kv.bytes_written_total)
+                self.setToolTip(
+                    f"{TOOL_TIP}\nWritten to disk: {today} today, {in_all} in all"
+                    f"\nSince the engine started: {written} written, {read} read"
+                )

@@ -75,7 +75,7 @@ class BuildNotes:
                 raise ValueError("of another fingerprint")
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, TypeError, KeyError) as error:
+        except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
             _logger.info("the note in %s is not read: %s", folder, error)
             return None
         self._read[folder] = fields

@@ -88,7 +88,7 @@ class StoreIndex:
             return known is not None and known.is_stored
 
     def is_foreign(self, entry: StoredEntry) -> bool:
-        """A file of this name belongs to a later version of the program: it is neither used nor overwritten."""
+        """What has this name is a later version's file, or no file: it is neither used nor overwritten."""
         return f"{entry.folder}/{entry.name}" in self.foreign
 
     def refresh(self, *, forced: bool = False) -> None:
@@ -183,6 +183,7 @@ class StoreIndex:
             self.remove(entry)
         except OSError as error:
             _logger.warning("%s cannot be read: %s", entry, error)
+            self._leave_special(entry)
             self.forget(entry)
         return None
 
@@ -229,7 +230,7 @@ class StoreIndex:
     def remove(self, entry: StoredEntry, *, evicted: bool = False) -> None:
         """Take it out of the index and off the disk."""
         self.forget(entry)
-        if self._is_special(entry) or not unlink(self.path(entry)):
+        if self._leave_special(entry) or not unlink(self.path(entry)):
             return
         with self.lock:
             if evicted:
@@ -237,12 +238,16 @@ class StoreIndex:
             else:
                 self.changes.append_removed()
 
-    def _is_special(self, entry: StoredEntry) -> bool:
-        """Whether a pipe, a link or a folder, which the store never made, stands where the entry's file was."""
+    def _leave_special(self, entry: StoredEntry) -> bool:
+        """Whether a pipe, a link or a folder, which the store never made, stands where the entry's file was. It is then
+        foreign: neither used nor overwritten nor removed."""
         try:
-            return not stat.S_ISREG(os.lstat(self.path(entry)).st_mode)
+            is_special = not stat.S_ISREG(os.lstat(self.path(entry)).st_mode)
         except OSError:
             return False
+        if is_special:
+            self.foreign.add(f"{entry.folder}/{entry.name}")
+        return is_special
 
     def wipe(self) -> None:
         """Remove every fingerprint's folder with all that is in it. Raises OSError."""

@@ -24,7 +24,7 @@ from inference.kvcache.store_index import StoreIndex
 @dataclass(frozen=True, slots=True)
 class VerifyReport:
     """Numbers of files. removed: damaged. orphans: whole, but what they continue is gone; they are evicted first.
-    newer: of a later version of this program, left alone."""
+    newer: of a later version of this program, or no files at all (a pipe, a link); left alone."""
 
     checked: int
     removed: int

@@ -155,6 +155,7 @@ class ScriptedEngine:
         self.model_info: ModelInfo | None = None
         self.prefetched: list[GenerationRequest] = []
         self.forgotten: list[str] = []
+        self.pins: tuple[str, ...] | None = None
         self.worker_pid: int | None = 1
         self.cannot_start = False
         self._on_event: Callable[[EngineEvent], None] = lambda event: None
@@ -215,6 +216,10 @@ class ScriptedEngine:
         if self.cannot_start:
             raise OSError("no worker")
         self.forgotten.append(owner)
+
+    def set_pins(self, owners: Iterable[str]) -> None:
+        self.calls.append("set_pins")
+        self.pins = tuple(owners)
 
     async def close(self, timeout_s: float = 0.4) -> None:
         self.calls.append("close")

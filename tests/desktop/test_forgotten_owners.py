@@ -81,7 +81,7 @@ async def test_a_chat_deleted_before_quitting_is_forgotten_at_the_next_start_and
     second = make_window()
     async with second:
         await until(lambda: bool(second.engine.loaded))
-        assert second.engine.calls[:2] == ["forget", "load_model"]
+        assert second.engine.calls[:3] == ["set_pins", "forget", "load_model"]
         assert second.engine.forgotten == [gone]
     third = make_window()
     async with third:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from desktop.starter_model import find_starter_model
 from inference.engine import Engine
 from inference.events import Event, RequestFailed, RequestFinished
+from inference.kvcache.model_digest import ModelDigests
 from inference.loaded_model import LoadedModel
 from inference.model_config import ModelConfig
 from inference.request import RequestId
@@ -42,18 +44,33 @@ def tiny_paths(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture
 def load() -> Iterator[Callable[..., LoadedModel]]:
-    """load(path, n_ctx=...) -> LoadedModel; closed after the test."""
+    """load(path, n_ctx=..., digests=...) -> LoadedModel; closed after the test."""
     opened: list[LoadedModel] = []
 
-    def load(path: Path, n_ctx: int = 2048) -> LoadedModel:
-        opened.append(
-            LoadedModel(ModelConfig(str(path), n_ctx=n_ctx, n_threads=1), None, lambda _fraction: True)
-        )
+    def load(path: Path, n_ctx: int = 2048, digests: ModelDigests | None = None) -> LoadedModel:
+        config = ModelConfig(str(path), n_ctx=n_ctx, n_threads=1)
+        opened.append(LoadedModel(config, digests, lambda _fraction: True))
         return opened[-1]
 
     yield load
     for loaded in opened:
         loaded.close()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """Two megabytes of it."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=2m,mode=0700", "tmpfs", str(folder)]
+    try:
+        mounted = subprocess.run(mount, capture_output=True, check=False).returncode == 0
+    except FileNotFoundError:
+        mounted = False
+    if not mounted:
+        pytest.skip("mounting needs Linux and root")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
 
 
 class RunningEngine(Engine):
@@ -101,6 +118,10 @@ class RunningEngine(Engine):
         self.stop()
         self._thread.join(60)
         assert not self._thread.is_alive()
+        # A worker ends with its process; here a model would stay for all the tests to come.
+        if self._loaded is not None:
+            self._loaded.close()
+            self._loaded = None
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pytest
 
 from inference.kvcache.block_store import BlockStore
+from inference.kvcache.model_digest import ModelDigests
 from inference.llama.context import DecodeAborted
 from inference.llama.sequence import Sequence
 from inference.llama.state_layout import cut_rows
@@ -135,10 +136,7 @@ class Chat:
         return run
 
     def _load_stored(self) -> LoadedModel:
-        from inference.kvcache.model_digest import ModelDigests
-
-        config = ModelConfig(str(self._path), n_ctx=2048, n_threads=1)
-        return LoadedModel(config, ModelDigests(self._folder / "digests.json"), lambda _fraction: True)
+        return self._load(self._path, digests=ModelDigests(self._folder / "digests.json"))
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ from inference.request import ErrorCode, FinishReason, GenerationRequest
 from inference.sampling_params import SamplingParams
 from tests.inference.conftest import RunningEngine
 from tests.inference.stored_chats import StoredChats
+from tests.inference.whole_store import assert_whole
 from tests.tiny_models import TinyModel, write_hybrid, write_llama, write_mamba, write_sliding_window
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -129,15 +130,6 @@ def chat_request(model: ModelConfig, number: int, num_turns: int) -> GenerationR
     )
 
 
-def assert_whole(folder: Path) -> None:
-    store = BlockStore(folder, 2_000_000)
-    report = store.verify()
-    store.close(30)
-    assert (report.removed, report.newer) == (0, 0)
-    assert report.checked > 0
-    assert list(folder.rglob(".tmp-*")) == []
-
-
 async def kill_while_chatting(model: Path, folder: Path, times: int, seed: int) -> None:
     dice = random.Random(seed)
     config = ModelConfig(str(model), n_ctx=2048, n_threads=1)
@@ -173,6 +165,7 @@ async def kill_while_chatting(model: Path, folder: Path, times: int, seed: int) 
         os.kill(client.worker_pid, signal.SIGKILL)
         await chatting
         assert_whole(folder / "kv")
+        assert list((folder / "kv").glob("*/*.kv"))
     await client.close(10)
     command = (sys.executable, "-m", "inference", "store", str(folder / "kv"), "verify")
     verify = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=asyncio.subprocess.DEVNULL)
@@ -198,22 +191,6 @@ async def test_a_worker_killed_two_hundred_times_leaves_a_whole_store(
 
 
 # --- disks that refuse ---------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """Two megabytes."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=2m,mode=0700", "tmpfs", str(folder)]
-    try:
-        mounted = subprocess.run(mount, capture_output=True, check=False).returncode == 0
-    except FileNotFoundError:
-        mounted = False
-    if not mounted:
-        pytest.skip("mounting needs Linux and root")
-    yield folder
-    subprocess.run(["umount", str(folder)], check=True)
 
 
 def reply_lengths(engine: RunningEngine, model: Path, letters: str) -> list[int]:

@@ -48,7 +48,7 @@ def test_chats_from_before_owners_and_receipts_get_the_one_and_do_without_the_ot
         owners = [conversation.owner for conversation in store.conversations()]
         assert [len(owner) for owner in owners] == [32, 32]
         assert len(set(owners)) == 2
-        assert not any(conversation.is_private for conversation in store.conversations())
+        assert not any(chat.is_private or chat.is_pinned for chat in store.conversations())
         [reply] = store.branch(ConversationId(1))
         assert (reply.content, reply.bytes_read, reply.miss) == ("Hello", None, None)
         assert store.integrity_check() == []

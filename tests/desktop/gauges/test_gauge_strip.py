@@ -97,8 +97,19 @@ def test_memory_and_disk_are_the_figures_of_the_event(strip: GaugeStrip) -> None
 
 
 def test_what_the_store_wrote_and_read_is_told_on_hovering(strip: GaugeStrip) -> None:
-    strip.show_event(EngineStats(replace(KV, bytes_written=12_000_000, bytes_read=3_000_000)))
-    assert strip.store.toolTip().endswith("Since the engine started: 12 MB written, 3 MB read")
+    kv = replace(
+        KV,
+        bytes_written=12_000_000,
+        bytes_read=3_000_000,
+        bytes_written_today=250_000_000,
+        bytes_written_total=41_000_000_000,
+    )
+    strip.show_event(EngineStats(kv))
+    _, *lines = strip.store.toolTip().splitlines()
+    assert lines == [
+        "Written to disk: 250 MB today, 41 GB in all",
+        "Since the engine started: 12 MB written, 3 MB read",
+    ]
 
 
 def test_the_device_is_what_was_read_back_after_the_load(strip: GaugeStrip) -> None:

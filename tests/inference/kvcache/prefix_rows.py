@@ -15,6 +15,7 @@ from inference.kvcache.reuse import token_array
 
 ROW_BYTES = 8
 FINGERPRINT = Fingerprint(bytes(range(32)))
+OTHER = Fingerprint(b"\x01" * 32)
 
 
 def rows_of(ids: Sequence[int], start: int, end: int) -> StateBytes:
@@ -86,3 +87,9 @@ def stored_spans(store: BlockStore, fingerprint: Fingerprint = FINGERPRINT) -> l
         (int(path.name.split("-")[1]), int(path.name.split("-")[2]))
         for path in store.folder.glob(f"{fingerprint.hex()[:32]}/b-*.kv")
     )
+
+
+def reopened(store: BlockStore) -> BlockStore:
+    """The same folder, known from its files alone."""
+    store.close(5)
+    return BlockStore(store.folder, store.budget_bytes)

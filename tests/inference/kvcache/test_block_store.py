@@ -4,7 +4,6 @@ import errno
 import os
 import stat
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -13,33 +12,20 @@ import xxhash
 
 from inference.kvcache.block_file import StateBytes
 from inference.kvcache.block_store import BlockStore
-from inference.kvcache.fingerprint import Fingerprint
 from inference.kvcache.prefix_match import MissCause
 from inference.kvcache.reuse import ReuseRule, token_array
 from inference.kvcache.store_verification import VerifyReport
 from tests.inference.kvcache.prefix_rows import (
     FINGERPRINT,
+    OTHER,
     cut_rows,
     hit,
+    reopened,
     rows_of,
     store_tokens,
     stored_spans,
     whole_state,
 )
-
-OTHER = Fingerprint(b"\x01" * 32)
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[BlockStore]:
-    store = BlockStore(tmp_path / "kv", 10**9)
-    yield store
-    store.close(5)
-
-
-def reopened(store: BlockStore) -> BlockStore:
-    store.close(5)
-    return BlockStore(store.folder, store.budget_bytes)
 
 
 def miss(store: BlockStore, ids: list[int]) -> MissCause | None:

@@ -3,40 +3,24 @@
 import os
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from inference.kvcache.block_store import BlockStore
 from inference.kvcache.entry_intake import STORE_FULL
-from inference.kvcache.fingerprint import Fingerprint
 from inference.kvcache.prefix_match import BlockRange
 from inference.kvcache.reuse import token_array
 from inference.kvcache.store_writer import DISK_TOO_SLOW
 from tests.inference.kvcache.prefix_rows import (
     FINGERPRINT,
+    OTHER,
     cut_rows,
     hit,
+    reopened,
     rows_of,
     store_tokens,
     stored_spans,
     whole_state,
 )
-
-OTHER = Fingerprint(b"\x01" * 32)
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[BlockStore]:
-    store = BlockStore(tmp_path / "kv", 10**9)
-    yield store
-    store.close(5)
-
-
-def reopened(store: BlockStore) -> BlockStore:
-    store.close(5)
-    return BlockStore(store.folder, store.budget_bytes)
 
 
 def test_opening_an_entry_notes_its_use_at_most_once_a_minute(store: BlockStore) -> None:

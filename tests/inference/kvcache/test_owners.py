@@ -1,7 +1,6 @@
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -11,10 +10,9 @@ from inference.kvcache.block_store import BlockStore
 from inference.kvcache.fingerprint import Fingerprint
 from inference.kvcache.owners import Branch, Owners
 from inference.kvcache.reuse import token_array
-from tests.inference.kvcache.prefix_rows import FINGERPRINT, hit, store_tokens, whole_state
+from tests.inference.kvcache.prefix_rows import FINGERPRINT, OTHER, hit, store_tokens, whole_state
 
 ROOT = Path(__file__).resolve().parents[3]
-OTHER_FINGERPRINT = Fingerprint(b"\x01" * 32)
 
 
 def branch(*ids: int, fingerprint: Fingerprint = FINGERPRINT) -> Branch:
@@ -23,13 +21,6 @@ def branch(*ids: int, fingerprint: Fingerprint = FINGERPRINT) -> Branch:
 
 def listed(owners: Owners) -> list[list[int]]:
     return sorted(known.token_ids.tolist() for known in owners.references())
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[BlockStore]:
-    store = BlockStore(tmp_path / "kv", 10**9)
-    yield store
-    store.close(5)
 
 
 def chat(store: BlockStore, owner: str, ids: list[int]) -> list[int]:
@@ -47,7 +38,7 @@ def test_a_longer_branch_replaces_the_one_it_extends_and_no_other(tmp_path: Path
     owners = Owners(tmp_path)
     for ids in ([1, 2], [1, 2, 3], [1, 9], [1, 2], [1, 2, 3]):
         owners.set_reference("chat", branch(*ids))
-    owners.set_reference("chat", branch(1, 2, fingerprint=OTHER_FINGERPRINT))
+    owners.set_reference("chat", branch(1, 2, fingerprint=OTHER))
     assert listed(owners) == [[1, 2], [1, 2, 3], [1, 9]]
 
 
