@@ -189,12 +189,20 @@ def _checkpoint(sequence: Sequence) -> StateBytes:
     these only fills its cell."""
     n_swa = sequence.model.n_swa
     if not n_swa:
-        return capture_checkpoint(sequence)
+        return _without_negative_zeros(capture_checkpoint(sequence))
     state = sequence.read_partial_state()
     window = parse_state(state).first_attention
     in_order = np.argsort(window.positions)
     seen = in_order[window.positions[in_order] > sequence.num_tokens - n_swa]
     return pick_rows(state, window, seen, np.empty(0, dtype=np.uint8))
+
+
+def _without_negative_zeros(state: StateBytes) -> StateBytes:
+    """The library empties a recurrent state by multiplying what was there before with zero: which zeros are negative
+    after the first token depends on who used the cell last, and changes no logit. All else is whole words too."""
+    words = state.view("<u4").copy()
+    words[words == 0x80000000] = 0
+    return words.view(np.uint8)
 
 
 def _row_digests(block: StateBytes) -> tuple[bytes, ...]:

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from inference.llama.sequence import Sequence
+from inference.llama.sequence import SCRATCH_ID, Sequence
 from inference.llama.sequence_state import (
     StateKind,
     capture_block,
@@ -238,9 +238,9 @@ def test_rows_out_of_order_are_put_in_order(new_sequence: NewContext, tiny_paths
     prefill(ordinary, ids)
     filler = capture_block(ordinary, 0, 100)
     llama, memory = sequence.model.llama, sequence._memory
-    assert sequence._write(filler, 1, 0)
+    assert sequence.context.write_state_of(filler, SCRATCH_ID, 0)
     prefill(sequence, ids[:150])
-    llama.llama_memory_seq_rm(memory, 1, -1, -1)
+    llama.llama_memory_seq_rm(memory, SCRATCH_ID, -1, -1)
     prefill(sequence, ids)
     positions = np.frombuffer(sequence.read_rows(0, 300)[16 : 16 + 300 * 12].tobytes(), "<u4")[::3]
     assert positions[0] == 150
@@ -267,13 +267,13 @@ IN_ANOTHER_PROCESS = """
 import sys
 from pathlib import Path
 import numpy as np
-from inference.llama.sequence import Context, ContextParams
+from inference.llama.context import Context, ContextParams
 from inference.llama.model import load_model
 from tests.sequence_snapshot import Snapshot, prefill, put_together, random_ids
 
 folder, gguf = map(Path, sys.argv[1:])
 model = load_model(gguf, 0, lambda fraction: True)
-sequence = Context(model, ContextParams(n_ctx=2048))
+sequence = Context(model, ContextParams(n_ctx=2048)).sequences[0]
 ids = random_ids(740)
 blocks = {int(path.stem): np.fromfile(path, np.uint8) for path in folder.glob("*.block")}
 checkpoint = folder / "checkpoint"
