@@ -36,7 +36,7 @@ from inference.reply_run import ReplyRun
 from inference.request import EngineError, ErrorCode, FinishReason, GenerationRequest, RequestId
 from inference.scheduler import Scheduler
 from inference.stored_sequence import StoredSequence
-from inference.type_ahead import TypeAhead
+from inference.type_ahead import TypeAhead, draft_part
 
 _logger = logging.getLogger(__name__)
 _LOAD_PROGRESS_STEP = 0.02
@@ -51,7 +51,7 @@ class _Submitted:
 @dataclass(frozen=True, slots=True)
 class _Prefetch:
     request: GenerationRequest
-    prefills: bool = False
+    is_draft: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,9 +115,13 @@ class Engine:
     def load(self, config: ModelConfig) -> None:
         self._put(config)
 
-    def prefetch(self, request: GenerationRequest) -> None:
-        """Bring what is stored of the request's prompt into memory, if nothing else is to be done by then."""
-        self._put(_Prefetch(request))
+    def prefetch(self, request: GenerationRequest, *, is_draft: bool = False) -> None:
+        """Bring what is stored of the request's prompt into memory, if nothing else is to be done by then.
+
+        is_draft: its last message is being typed. What there is of it, up to the end of a word, is prefilled too,
+        whenever no reply is to be computed. The next call takes the place of this one.
+        """
+        self._put(_Prefetch(request, is_draft))
 
     def explain(self, request: GenerationRequest) -> None:
         """Tell what the store has of the request's prompt."""
@@ -222,7 +226,7 @@ class Engine:
             case _Submitted():
                 self._submit(item)
             case _Prefetch():
-                self._look_ahead(item.request, prefills=item.prefills)
+                self._look_ahead(item.request, is_draft=item.is_draft)
             case _Explain():
                 self._explain(item.request)
             case _Forget():
@@ -307,7 +311,7 @@ class Engine:
                 self._taken_up = None
                 self._cancelled.discard(request.request_id)
 
-    def _look_ahead(self, request: GenerationRequest, *, prefills: bool) -> None:
+    def _look_ahead(self, request: GenerationRequest, *, is_draft: bool) -> None:
         if self._loaded is None or self._scheduler is None or not self._is_loaded(request.model):
             return
         try:
@@ -317,7 +321,9 @@ class Engine:
             _logger.info("nothing is read ahead: %s", error)
             return
         store = None if request.is_private else self._store
-        self._scheduler.look_ahead(TypeAhead(self._loaded, store, prompt, prefills=prefills))
+        self._scheduler.look_ahead(
+            TypeAhead(self._loaded, store, draft_part(prompt) if is_draft else prompt, prefills=is_draft)
+        )
 
     def _explain(self, request: GenerationRequest) -> None:
         try:

@@ -2,12 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from inference.kvcache.block_store import BlockStore
 from inference.llama.sequence import Sequence
 from inference.loaded_model import LoadedModel
 from inference.messages import TokenId
 from inference.prompt import Prompt
 from inference.stored_sequence import StoredSequence
+
+
+# Tokens that a template may put behind the last message's text.
+_MOST_BEHIND_TEXT = 32
+
+
+def draft_part(prompt: Prompt) -> Prompt:
+    """The prompt up to the end of its last message's text: what follows there depends on what will be typed next."""
+    end = prompt.user_end or 0
+    draft = list(prompt.message_ids[-1] or ()) if prompt.message_ids else []
+    if not draft:
+        # Where the template changed the text, nothing of it is certain.
+        end = max((cut for cut in prompt.message_ends if cut < end), default=0)
+    for stop in range(end, max(0, end - _MOST_BEHIND_TEXT), -1):
+        if draft and prompt.token_ids[stop - len(draft) : stop] == draft:
+            end = stop
+            break
+    return replace(prompt, token_ids=prompt.token_ids[:end])
 
 
 class TypeAhead:

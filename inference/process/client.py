@@ -114,10 +114,11 @@ class EngineClient:
         if self._worker is not None:
             self._worker.send(Abort(request_id))
 
-    def prefetch(self, request: GenerationRequest) -> None:
-        """A chat was opened: bring its stored state into memory before anyone types. Starts no worker for it."""
+    def prefetch(self, request: GenerationRequest, *, is_draft: bool = False) -> None:
+        """A chat was opened: bring its stored state into memory before anyone types. is_draft: its last message is
+        being typed; read that too while nobody waits for a reply. Starts no worker for it."""
         if self._worker is not None:
-            self._worker.send(Prefetch(request))
+            self._worker.send(Prefetch(request, is_draft))
 
     def forget(self, owner: str) -> None:
         """Remove what is stored for the owner and for nobody else. Raises OSError if no worker can be started."""

@@ -32,7 +32,10 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Prefetch:
+    """is_draft: as in Engine.prefetch."""
+
     request: GenerationRequest
+    is_draft: bool = False
 
 
 @dataclass(frozen=True, slots=True)

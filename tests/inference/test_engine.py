@@ -1,5 +1,6 @@
 """The engine on its thread: order of events, counters, cancelling, refusals."""
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -339,3 +340,32 @@ def test_a_file_that_is_no_model_leaves_the_loaded_one_where_it_is(
     assert engine.finished(again.request_id).counts.reused_tokens == 6
     told = [event for event in engine.events if isinstance(event, ModelLoaded | ModelLoadFailed)]
     assert [type(event) for event in told] == [ModelLoaded, ModelLoadFailed, ModelLoaded]
+
+
+def test_a_draft_is_read_while_it_is_typed(start_engine: Start, starter: ModelConfig) -> None:
+    engine = start_engine()
+    engine.load(starter)
+    draft = "The river bends twice before it meets the old mill, " * 12
+    words = draft.split(" ")
+    # As the window sends it: the last word may still change.
+    for end in (40, 80, len(words) - 1):
+        typed = Message("user", " ".join(words[:end]))
+        engine.prefetch(GenerationRequest(starter, messages=(typed,)), is_draft=True)
+    request = GenerationRequest(starter, messages=(Message("user", draft + "and then?"),), sampling=GREEDY)
+    wait_until_idle(engine)
+    engine.submit(request)
+    counts = engine.finished(request.request_id).counts
+    assert counts.reused_tokens >= 0.9 * counts.num_prompt_tokens
+    assert counts.prefilled_tokens <= 16
+
+
+def wait_until_idle(engine: RunningEngine) -> None:
+    """Until everything that was asked for before is done."""
+    told = len(engine.events)
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        scheduler = engine._scheduler
+        if not engine._waiting and scheduler is not None and not scheduler.has_work:
+            return
+        time.sleep(0.01)
+    raise AssertionError(engine.events[told:])
