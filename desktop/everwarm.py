@@ -16,6 +16,7 @@ from desktop.bridge.conversation_tasks import ConversationTasks
 from desktop.bridge.settings_writer import SettingsWriter
 from desktop.chat.chat_panel import ChatPanel
 from desktop.chat.chat_prefetch import ChatPrefetch
+from desktop.chat.draft_reading import DraftReading
 from desktop.chat.open_chat import OpenChat
 from desktop.chat.turn_queue import TurnQueue
 from desktop.conversation_list.list_actions import ConversationListActions
@@ -87,6 +88,16 @@ class Everwarm(QObject):
         )
         self.prefetch = ChatPrefetch(
             self.open_chat, self.chats, self.engine, self.turns, self.models, self.background
+        )
+        self.draft_reading = DraftReading(
+            self.open_chat,
+            self.panel.composer,
+            self.chats,
+            self.engine,
+            self.turns,
+            self.models,
+            self.settings,
+            self.background,
         )
         self.forgotten = ForgottenOwners(self.chats, self.engine)
         self.pinned = PinnedChats(self.chats, self.engine)
@@ -167,6 +178,7 @@ class Everwarm(QObject):
         self.list_actions.close()
         self.open_chat.close()
         self.prefetch.close()
+        self.draft_reading.close()
         await asyncio.gather(engine_closed, self.chats.close())
         self.closed.set()
 

@@ -17,6 +17,7 @@ import tomli_w
 from inference import SamplingParams
 
 Theme = Literal["system", "light", "dark"]
+ReadDrafts = Literal["always", "on mains power", "never"]
 MIN_TEXT_SCALE, MAX_TEXT_SCALE = 0.6, 3.0
 _MAX_RECENT_MODELS = 10
 
@@ -30,7 +31,7 @@ class Settings:
     """n_gpu_layers, n_threads, n_ctx: None is "auto" in the file; see ModelConfig for what auto means.
 
     store_budget_bytes None: the engine's default. window_geometry: what QWidget.saveGeometry() gave.
-    recent_model_paths: newest first. text_scale: of the transcript; 1.0 is 15 px text.
+    read_drafts: when the model reads a draft while it is typed. recent_model_paths: newest first. text_scale: of the transcript; 1.0 is 15 px text.
     """
 
     last_model_path: str | None = None
@@ -43,6 +44,7 @@ class Settings:
     store_budget_bytes: int | None = None
     window_geometry: bytes | None = None
     last_conversation_id: int | None = None
+    read_drafts: ReadDrafts = "always"
     sampling: SamplingParams = field(default_factory=SamplingParams)
 
     def with_model(self, path: str) -> Settings:
@@ -121,6 +123,7 @@ def _merge(document: dict[str, Any], settings: Settings) -> None:
         "store_budget_bytes": settings.store_budget_bytes,
         "window_geometry": settings.window_geometry and base64.b64encode(settings.window_geometry).decode(),
         "last_conversation_id": settings.last_conversation_id,
+        "read_drafts": settings.read_drafts,
     }
     sampling = document.get("sampling")
     if not isinstance(sampling, dict):
@@ -199,11 +202,13 @@ def _text_scale(value: object) -> float:
     return float(value)
 
 
-def _theme(value: object) -> Theme:
-    for theme in get_args(Theme):
-        if value == theme:
-            return theme  # type: ignore[no-any-return]
-    raise ValueError(f"must be one of {', '.join(get_args(Theme))}, not {value!r}")
+def _one_of(choices: tuple[str, ...]) -> Callable[[object], str]:
+    def parse(value: object) -> str:
+        if value not in choices:
+            raise ValueError(f"must be one of {', '.join(choices)}, not {value!r}")
+        return str(value)
+
+    return parse
 
 
 def _base64(value: object) -> bytes:
@@ -242,9 +247,10 @@ _PARSERS: dict[str, Callable[[object], object]] = {
     "n_gpu_layers": _auto_or_integer(0),
     "n_threads": _auto_or_integer(1),
     "n_ctx": _auto_or_integer(1),
-    "theme": _theme,
+    "theme": _one_of(get_args(Theme)),
     "text_scale": _text_scale,
     "store_budget_bytes": _integer(0),
     "window_geometry": _base64,
     "last_conversation_id": _integer(1),
+    "read_drafts": _one_of(get_args(ReadDrafts)),
 }

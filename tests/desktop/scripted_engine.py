@@ -154,6 +154,7 @@ class ScriptedEngine:
         """By path."""
         self.model_info: ModelInfo | None = None
         self.prefetched: list[GenerationRequest] = []
+        self.drafts: list[GenerationRequest] = []
         self.forgotten: list[str] = []
         self.pins: tuple[str, ...] | None = None
         self.worker_pid: int | None = 1
@@ -207,9 +208,9 @@ class ScriptedEngine:
         self.calls.append("abort")
         self._aborted.setdefault(request_id, asyncio.Event()).set()
 
-    def prefetch(self, request: GenerationRequest) -> None:
+    def prefetch(self, request: GenerationRequest, *, is_draft: bool = False) -> None:
         self.calls.append("prefetch")
-        self.prefetched.append(request)
+        (self.drafts if is_draft else self.prefetched).append(request)
 
     def forget(self, owner: str) -> None:
         self.calls.append("forget")

@@ -1,0 +1,113 @@
+"""The model reads a draft while it is typed, so that it has little left to read at Enter."""
+
+from __future__ import annotations
+
+import psutil
+from PySide6.QtCore import QObject, QTimer, Signal
+
+from desktop.bridge.background_tasks import BackgroundTasks
+from desktop.bridge.conversation_tasks import ConversationTasks
+from desktop.bridge.settings_writer import SettingsWriter
+from desktop.chat.composer import Composer
+from desktop.chat.open_chat import OpenChat
+from desktop.chat.turn_queue import TurnQueue
+from desktop.conversations import ConversationStore, DatabaseUnusable, messages_for_engine
+from desktop.model_loading import ModelLoading
+from inference import EngineClient, GenerationRequest, Message
+
+DRAFT_READING_PAUSE_MS = 200
+"""How often at most the engine is told of a draft that grows."""
+
+
+def whole_words(draft: str) -> str:
+    """The draft without its last word, which may go on, and without what is white around it."""
+    end = max((place for place, character in enumerate(draft) if character.isspace()), default=0)
+    return draft[:end].strip()
+
+
+OPENED_PAUSE_MS = 500
+"""A chat with a draft is first brought into memory (see ChatPrefetch), and then the draft read behind it."""
+
+
+class DraftReading(QObject):
+    """The engine reads it only while no reply is computed. Never loads a model for it; nothing of it is stored."""
+
+    pause_over = Signal()
+
+    def __init__(
+        self,
+        open_chat: OpenChat,
+        composer: Composer,
+        chats: ConversationTasks,
+        engine: EngineClient,
+        turns: TurnQueue,
+        models: ModelLoading,
+        settings: SettingsWriter,
+        background: BackgroundTasks,
+    ) -> None:
+        super().__init__()
+        self._open_chat = open_chat
+        self._composer = composer
+        self._chats = chats
+        self._engine = engine
+        self._models = models
+        self._settings = settings
+        self._told = ""
+        self._timer = QTimer(self, singleShot=True)
+        self._timer.timeout.connect(self.pause_over)
+        self.pause_over.connect(lambda: background.start(self.read()))
+        composer.text_changed.connect(lambda _: self._soon(DRAFT_READING_PAUSE_MS))
+        open_chat.opened.connect(lambda _: self._begin_anew())
+        # What was typed meanwhile follows a longer chat now.
+        turns.ended.connect(lambda _: self._begin_anew())
+
+    def close(self) -> None:
+        self._timer.stop()
+
+    async def read(self) -> None:
+        """Tell the engine what is typed so far, if there are new words."""
+        draft, chat_id = whole_words(self._composer.text()), self._open_chat.id
+        if not draft or draft == self._told or not self._is_wanted():
+            return
+        before: tuple[Message, ...] = ()
+        owner = None
+        if self._open_chat.conversation is not None:
+            try:
+                branch = await self._chats.run(ConversationStore.branch, self._open_chat.conversation.id)
+            except DatabaseUnusable:
+                return
+            before, owner = messages_for_engine(branch), self._open_chat.conversation.owner
+        path = self._open_chat.model_path
+        if path is None or self._open_chat.id != chat_id or (before and before[-1].role == "user"):
+            return
+        self._told = draft
+        self._engine.prefetch(
+            GenerationRequest(
+                model=self._models.config(str(path)),
+                messages=(*before, Message("user", draft)),
+                owner=owner,
+                is_private=self._open_chat.is_private,
+            ),
+            is_draft=True,
+        )
+
+    def _is_wanted(self) -> bool:
+        when = self._settings.settings.read_drafts
+        if when == "never" or (when == "on mains power" and _on_battery()):
+            return False
+        loaded, path = self._engine.model_info, self._open_chat.model_path
+        return loaded is not None and path is not None and loaded.config == self._models.config(str(path))
+
+    def _soon(self, pause_ms: int) -> None:
+        # Not begun anew by every key: whoever types without a pause is read all the same.
+        if not self._timer.isActive():
+            self._timer.start(pause_ms)
+
+    def _begin_anew(self) -> None:
+        self._told = ""
+        self._soon(OPENED_PAUSE_MS)
+
+
+def _on_battery() -> bool:
+    battery = psutil.sensors_battery() if hasattr(psutil, "sensors_battery") else None
+    return battery is not None and battery.power_plugged is False
