@@ -318,9 +318,9 @@ class StoredSequence:
 
     def keep_checkpoint(self, kind: CheckpointKind) -> None:
         """Copy out what cannot be cut, valid at exactly the present position."""
+        sequence = self._sequence
         if self._store is None or self._fingerprint is None or not self.has_checkpoints:
             return
-        sequence = self._sequence
         if not sequence.num_tokens or sequence.awaits_checkpoint:
             return
         tokens = token_array(sequence.token_ids)
@@ -329,13 +329,7 @@ class StoredSequence:
         except (IncompleteState, UnknownLayout) as error:
             _logger.warning("no checkpoint at %d: %s", sequence.num_tokens, error)
             return
-        self._store.store_checkpoint(
-            self._fingerprint,
-            tokens,
-            int(tokens.size),
-            payload,
-            kind=kind,
-        )
+        self._store.store_checkpoint(self._fingerprint, tokens, int(tokens.size), payload, kind=kind)
 
     def keep_all(self) -> None:
         """At the end of a turn, however it ended: every row in the sequence is whole, the unfinished tail too."""

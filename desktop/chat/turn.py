@@ -17,6 +17,8 @@ from desktop.conversations import (
     MessageStatus,
     NoSuchRecord,
     NotSaved,
+    StoredMessage,
+    ids_to_keep,
     messages_for_engine,
 )
 from desktop.error_report import log
@@ -92,6 +94,7 @@ class Turn(QObject):
         self._engine = engine
         self._token_ids: list[TokenId] = []
         self._request: GenerationRequest | None = None
+        self._asked: list[StoredMessage] = []
         self._stopped = False
         self._task: asyncio.Task[None] | None = None
         self._saver: asyncio.Task[None] | None = None
@@ -162,9 +165,10 @@ class Turn(QObject):
         if self._stopped:
             self._end(MessageStatus.CANCELLED)
             return
+        self._asked = branch[:asked]
         self._request = GenerationRequest(
             model=self.question.model,
-            messages=messages_for_engine(branch[:asked]),
+            messages=messages_for_engine(self._asked),
             sampling=self.question.sampling,
             owner=conversation.owner,
             is_private=conversation.is_private,
@@ -246,6 +250,7 @@ class Turn(QObject):
                 bytes_read=None if finished is None else finished.bytes_read,
                 miss=None if finished is None else finished.miss,
                 error=self._error,
+                asked_ids={} if finished is None else ids_to_keep(self._asked, finished.message_ids),
             )
         except NotSaved as error:
             self.not_saved.emit(str(error))

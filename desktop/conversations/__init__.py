@@ -1,6 +1,6 @@
 """What was said, on disk. Imports no Qt; one ConversationStore is opened and used on one thread."""
 
-from desktop.conversations.engine_messages import messages_for_engine
+from desktop.conversations.engine_messages import ids_to_keep, messages_for_engine
 from desktop.conversations.errors import DatabaseUnusable, NoSuchRecord, NotSaved, StoreError
 from desktop.conversations.records import (
     Conversation,
@@ -23,5 +23,6 @@ __all__ = [
     "NotSaved",
     "StoreError",
     "StoredMessage",
+    "ids_to_keep",
     "messages_for_engine",
 ]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from desktop.conversations.records import MessageStatus, StoredMessage
-from inference import Message
+from desktop.conversations.records import MessageId, MessageStatus, StoredMessage
+from inference import Message, TokenId
 
 
 def messages_for_engine(branch: Iterable[StoredMessage]) -> tuple[Message, ...]:
@@ -15,12 +15,33 @@ def messages_for_engine(branch: Iterable[StoredMessage]) -> tuple[Message, ...]:
     the user has read them. User messages that then follow each other are joined, for many chat templates
     refuse two in a row.
     """
-    messages: list[Message] = []
+    return tuple(message for message, _ in _with_sources(branch))
+
+
+def ids_to_keep(
+    branch: Iterable[StoredMessage], message_ids: Sequence[tuple[TokenId, ...] | None]
+) -> dict[MessageId, tuple[TokenId, ...]]:
+    """Token ids that the engine made of the messages it was given (one entry for each), where they are news."""
+    return {
+        source: ids
+        for (message, source), ids in zip(_with_sources(branch), message_ids, strict=False)
+        if source is not None and ids and ids != message.token_ids and not _was_sampled(message)
+    }
+
+
+def _was_sampled(message: Message) -> bool:
+    """The ids of a reply are those that the model wrote, whatever another model would make of the text."""
+    return message.role == "assistant" and message.token_ids is not None
+
+
+def _with_sources(branch: Iterable[StoredMessage]) -> list[tuple[Message, MessageId | None]]:
+    """With each message the stored one that it is; None: it is several."""
+    messages: list[tuple[Message, MessageId | None]] = []
     for stored in branch:
         if stored.role == "assistant" and (not stored.content or stored.status is MessageStatus.STREAMING):
             continue
-        if messages and stored.role == "user" and messages[-1].role == "user":
-            messages[-1] = Message("user", f"{messages[-1].content}\n\n{stored.content}")
+        if messages and stored.role == "user" and messages[-1][0].role == "user":
+            messages[-1] = (Message("user", f"{messages[-1][0].content}\n\n{stored.content}"), None)
         else:
-            messages.append(Message(stored.role, stored.content, stored.token_ids or None))
-    return tuple(messages)
+            messages.append((Message(stored.role, stored.content, stored.token_ids or None), stored.id))
+    return messages

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, cast
 from uuid import uuid4
 
@@ -226,8 +227,9 @@ class ConversationStore:
         bytes_read: int | None = None,
         miss: Miss | None = None,
         error: str | None = None,
+        asked_ids: Mapping[MessageId, Sequence[TokenId]] = MappingProxyType({}),
     ) -> StoredMessage:
-        """The end of a streaming reply, once. Raises NoSuchRecord if it has ended before."""
+        """The end of a streaming reply, once, and token ids of what was asked. Raises NoSuchRecord if it has ended."""
         if status is MessageStatus.STREAMING:
             raise ValueError("a finished reply cannot be streaming")
         ending: dict[str, Any] = {
@@ -244,6 +246,8 @@ class ConversationStore:
         }
         with writing(self._db):
             conversation_id = self._change_reply(message_id, content, token_ids, ending)
+            for asked, ids in asked_ids.items():
+                self._update("messages", asked, {"token_ids": encode_token_ids(ids)})
             self._update("conversations", conversation_id, {"updated_at": self._now_us()})
             return self._message(message_id)
 

@@ -58,9 +58,7 @@ Ids = tuple[TokenId, ...]
 
 class Histories(RuleBasedStateMachine):
     """stored: sequences of which every row must be found. checkpoints: those at whose ends there must be one. lost,
-    lost_checkpoints: of which nobody knows how much is left.
-
-    model_path, kv_type: set by a subclass for each case.
+    lost_checkpoints: of which nobody knows how much is left. model_path, kv_type: set by a subclass for each case.
     """
 
     model_path: Path
@@ -282,10 +280,7 @@ class Histories(RuleBasedStateMachine):
         """is_others: another chat's stop drops the batch, and this one goes on."""
 
         def stop(run: LoneRun) -> None:
-            if is_others:
-                self.context.abort_flag.set()
-            else:
-                run.cancel()
+            self.context.abort_flag.set() if is_others else run.cancel()
 
         run = self.run(self.raw_request(text), 12, stop, after)
         if run is not None and run.finish_reason != FinishReason.CANCELLED:

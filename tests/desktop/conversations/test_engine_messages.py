@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from desktop.conversations import ConversationStore, MessageStatus, messages_for_engine
+from desktop.conversations import ConversationStore, MessageStatus, ids_to_keep, messages_for_engine
 from inference import Message, SamplingParams, TokenId
 
 IDS = (TokenId(5), TokenId(6))
@@ -54,3 +54,31 @@ def test_the_reply_being_asked_for_is_not_told(store: ConversationStore, written
 
 def test_an_empty_branch_tells_nothing() -> None:
     assert messages_for_engine([]) == ()
+
+
+def test_ids_that_the_engine_made_of_a_question_are_kept_with_it(store: ConversationStore) -> None:
+    made = (TokenId(8), TokenId(9))
+    conversation = store.create_conversation()
+    question = store.add_user_message(conversation.id, "a", None)
+    asked = store.branch(conversation.id)
+    reply = store.begin_reply(conversation.id, question.id, "/m.gguf", SamplingParams())
+    store.finish_reply(
+        reply.id,
+        status=MessageStatus.COMPLETE,
+        content="A",
+        token_ids=IDS,
+        asked_ids=ids_to_keep(asked, (made,)),
+    )
+    assert messages_for_engine(store.branch(conversation.id)) == (
+        Message("user", "a", made),
+        Message("assistant", "A", IDS),
+    )
+
+
+def test_only_news_is_kept_and_never_in_place_of_what_was_sampled(store: ConversationStore) -> None:
+    told(store, [("a", MessageStatus.COMPLETE, "A"), ("b", None, ""), ("c", None, "")])
+    (conversation,) = store.conversations()
+    branch = store.branch(conversation.id)
+    # "b" and "c" are told as one message, which is nobody's own.
+    assert ids_to_keep(branch, (None, (TokenId(7),), (TokenId(8),))) == {}
+    assert ids_to_keep(branch, ((TokenId(7),), IDS, None)) == {branch[0].id: (TokenId(7),)}
