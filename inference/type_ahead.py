@@ -11,7 +11,6 @@ from inference.messages import TokenId
 from inference.prompt import Prompt
 from inference.stored_sequence import StoredSequence
 
-
 # Tokens that a template may put behind the last message's text.
 _MOST_BEHIND_TEXT = 32
 
