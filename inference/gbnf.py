@@ -213,8 +213,10 @@ def _symbol(token: _Token) -> _Symbol:
 
 
 def _repeat(sequence: _Sequence, token: _Token) -> None:
-    if not sequence or sequence[-1].is_empty:
+    if not sequence or sequence[-1].is_empty or sequence[-1].max_times == 0:
         raise _error(token.line, f"{token.text} has nothing to repeat")
+    if sequence[-1].min_times == 0:
+        raise _error(token.line, f"{token.text} repeats what is repeated already")
     bounds = {"*": (0, None), "+": (1, None), "?": (0, 1)}.get(token.text)
     if bounds is None:
         low, comma, high = token.text[1:-1].replace(" ", "").replace("\t", "").partition(",")

@@ -91,8 +91,8 @@ class Grammar:
         self._sampler = llama.llama_sampler_init_grammar(vocab_handle, gbnf.encode(), b"root")
         if not self._sampler:
             raise SamplingRefused(
-                "the grammar cannot be used: llama.cpp refused it, most likely for repetitions of repetitions "
-                "(its log has more)"
+                "the grammar cannot be used: llama.cpp refused it, most likely because something is repeated that may "
+                "be empty, or repetitions stand inside repetitions (the log has more)"
             )
 
     def allows(self, token: TokenId) -> bool:

@@ -37,15 +37,15 @@ class Sampler:
         llama: ModuleType,
         params: SamplingParams,
         prompt_ids: Sequence[TokenId],
-        model: Model | None = None,
+        model: Model,
         reply_ids: Sequence[TokenId] = (),
     ) -> None:
-        """What params leave open is neutral; model: needed by everything beyond temperature, top_k, top_p, min_p and
-        the penalties. reply_ids: the end of the prompt that is the beginning of this reply; the grammar goes on
-        behind it. Raises SamplingRefused (an EngineError)."""
+        """What params leave open is neutral. reply_ids: the end of the prompt that is the beginning of this reply; the
+        grammar goes on behind it. Raises SamplingRefused (an EngineError)."""
         self._llama = llama
         self._params = params
-        self._model = model
+        self._vocab_handle: int = llama.llama_model_get_vocab(model.handle)
+        self._n_vocab = model.vocab.size
         self.seed = secrets.randbelow(MAX_SEED + 1) if params.seed is None else params.seed
         self.logprobs: TokenLogprobs | None = None
         self._grammar = None
@@ -54,8 +54,8 @@ class Sampler:
         try:
             self._fill_chain(NEUTRAL.under(params))
             if params.grammar is not None or params.json_schema is not None:
-                self._grammar = reply_grammar(llama, self._vocab_handle(), params)
-                self._candidates = Candidates(llama, self._n_vocab())
+                self._grammar = reply_grammar(llama, self._vocab_handle, params)
+                self._candidates = Candidates(llama, self._n_vocab)
                 self._go_on_behind(reply_ids)
         except BaseException:
             self.close()
@@ -98,13 +98,12 @@ class Sampler:
         self._llama.llama_sampler_chain_add(self._chain, sampler)
 
     def _add_biases(self) -> None:
-        llama, biases = self._llama, list(self._params.logit_bias)
+        llama, biases, n_vocab = self._llama, list(self._params.logit_bias), self._n_vocab
         if self._params.ignore_eos:
-            is_end, handle = llama.llama_vocab_is_eog, self._vocab_handle()
-            biases += [(token, -np.inf) for token in range(self._n_vocab()) if is_end(handle, token)]
+            is_end, handle = llama.llama_vocab_is_eog, self._vocab_handle
+            biases += [(token, -np.inf) for token in range(n_vocab) if is_end(handle, token)]
         if not biases:
             return
-        n_vocab = self._n_vocab()
         unknown = next((token for token, _ in biases if token >= n_vocab), None)
         if unknown is not None:
             raise SamplingRefused(f"logit_bias names token {unknown}; this model has {n_vocab} tokens")
@@ -115,14 +114,13 @@ class Sampler:
         llama, params = self._llama, self._params
         penalties = values.repeat_penalty, params.frequency_penalty, params.presence_penalty
         if penalties != (1.0, 0.0, 0.0) and values.penalty_last_n:
-            # The vocabulary's size counts for samplers that run on a GPU only, which these do not.
-            self._add(llama.llama_sampler_init_penalties(0, values.penalty_last_n, *penalties))
+            self._add(llama.llama_sampler_init_penalties(self._n_vocab, values.penalty_last_n, *penalties))
             self._window = values.penalty_last_n
         if params.dry_multiplier > 0.0 and params.dry_last_n:
             breakers = [text.encode() for text in params.dry_sequence_breakers]
             self._add(
                 llama.llama_sampler_init_dry(
-                    self._vocab_handle(),
+                    self._vocab_handle,
                     params.dry_multiplier,
                     params.dry_base,
                     params.dry_allowed_length,
@@ -139,15 +137,7 @@ class Sampler:
             self._add(llama.llama_sampler_init_mirostat_v2(self.seed, tau, eta))
             return
         self._add(llama.llama_sampler_init_min_p(_NOT_ZERO, _MIN_KEEP))
-        self._add(llama.llama_sampler_init_mirostat(self._n_vocab(), self.seed, tau, eta, _MIROSTAT_TOKENS))
-
-    def _vocab_handle(self) -> int:
-        assert self._model is not None
-        return self._llama.llama_model_get_vocab(self._model.handle)  # type: ignore[no-any-return]
-
-    def _n_vocab(self) -> int:
-        assert self._model is not None
-        return self._model.vocab.size
+        self._add(llama.llama_sampler_init_mirostat(self._n_vocab, self.seed, tau, eta, _MIROSTAT_TOKENS))
 
     def _go_on_behind(self, reply_ids: Sequence[TokenId]) -> None:
         assert self._grammar is not None
@@ -201,7 +191,7 @@ class Sampler:
     def _logits(self, context_handle: int, index: int) -> npt.NDArray[np.float32]:
         """The model's own, shape (vocabulary size,); the library's memory, valid until the next decode."""
         pointer: Any = self._llama.llama_get_logits_ith(context_handle, index)
-        return np.ctypeslib.as_array(pointer, shape=(self._n_vocab(),))
+        return np.ctypeslib.as_array(pointer, shape=(self._n_vocab,))
 
     def close(self) -> None:
         if self._grammar is not None:
