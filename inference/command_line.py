@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,12 +15,10 @@ from inference.command_errors import GivenPath, exit_with, log_file, run_command
 from inference.model_config import MAX_THREADS, ModelConfig
 from inference.process.worker_config import WorkerConfig
 from inference.request import EngineError, GenerationRequest
-from inference.sampling_params import SamplingParams
+from inference.sampling_options import read_sampling, sampling_options
+from inference.sampling_params import MAX_COUNT
 from inference.single_generation import SingleGeneration
 from inference.store_command import store
-
-# What the native library counts with.
-MAX_COUNT = 2**31 - 1
 
 
 class GpuLayers(click.ParamType[int | None]):
@@ -38,16 +35,6 @@ class GpuLayers(click.ParamType[int | None]):
         if not text.isdecimal() or int(text) > MAX_COUNT:
             self.fail(f"{text!r} is not auto, none or a number of layers", param, ctx)
         return int(text)
-
-
-class Number(click.FloatRange):
-    """A FloatRange that takes NaN for no number: it compares with nothing, so the range lets it through."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        number = super().convert(value, param, ctx)
-        if math.isnan(number):
-            self.fail(f"{value!r} is not a number", param, ctx)
-        return number
 
 
 def main() -> None:
@@ -75,13 +62,7 @@ cli.add_command(store)
     metavar="N",
     help="Tokens; default min(training context, 8192).",
 )
-@click.option(
-    "--max-tokens", type=click.IntRange(1, MAX_COUNT), metavar="N", help="Default: until the model stops."
-)
-@click.option("--temperature", type=Number(0, 100), default=0.0, show_default=True, help="0 is greedy.")
-@click.option(
-    "--seed", type=click.IntRange(0, 0xFFFFFFFE), metavar="N", help="Default: a new one, which is reported."
-)
+@sampling_options
 @click.option("--gpu-layers", type=GpuLayers(), default="auto", show_default=True, help="Layers on the GPU.")
 @click.option(
     "--threads",
@@ -97,12 +78,10 @@ def generate(
     kv_store: Path | None,
     no_kv_store: bool,
     context: int | None,
-    max_tokens: int | None,
-    temperature: float,
-    seed: int | None,
     gpu_layers: int | None,
     threads: int | None,
     as_json: bool,
+    **sampling: Any,
 ) -> None:
     """Generate one reply with MODEL, a GGUF file.
 
@@ -117,9 +96,7 @@ def generate(
             model=ModelConfig(str(model), n_ctx=context, n_gpu_layers=gpu_layers, n_threads=threads),
             messages=None if chat is None else read_chat_file(chat),
             prompt=prompt,
-            sampling=SamplingParams(
-                temperature=temperature, top_k=0, top_p=1.0, min_p=0.0, seed=seed, max_tokens=max_tokens
-            ),
+            sampling=read_sampling(sampling),
         )
         generation = SingleGeneration((lambda text: None) if as_json else _print_text, warn)
         report = asyncio.run(generation.run(WorkerConfig(kv_store=kv_store, log_file=log_file()), request))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from inference.request import FinishReason
+from inference.token_logprobs import TokenLogprobs
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,10 @@ class DeviceReport:
 
 @dataclass(frozen=True, slots=True)
 class GenerateReport:
-    """Counters are those of the worker, milliseconds by its clock; null: it did not come to that."""
+    """Counters are those of the worker, milliseconds by its clock; null: it did not come to that.
+
+    logprobs: one a token where they were asked for, else none.
+    """
 
     text: str
     token_ids: tuple[int, ...]
@@ -47,3 +51,4 @@ class GenerateReport:
     kv: KVReport
     device: DeviceReport | None
     seed: int | None
+    logprobs: tuple[TokenLogprobs, ...]

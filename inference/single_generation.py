@@ -24,6 +24,7 @@ from inference.model_config import ModelInfo
 from inference.process.client import EngineClient
 from inference.process.worker_config import WorkerConfig
 from inference.request import EngineError, FinishReason, GenerationRequest
+from inference.token_logprobs import TokenLogprobs
 
 # A script's next call counts on the state being on disk, so this exit waits for a slow one.
 _STORE_TIMEOUT_S = 120.0
@@ -40,6 +41,7 @@ class SingleGeneration:
         self._is_interrupted = False
         self._text = ""
         self._token_ids: list[TokenId] = []
+        self._logprobs: list[TokenLogprobs] = []
         self._counts = PromptCounts(0, 0, 0, 0)
         self._finished: RequestFinished | None = None
         self._kv = _NOTHING
@@ -80,6 +82,7 @@ class SingleGeneration:
         if isinstance(event, TokenDelta):
             self._text += event.text
             self._token_ids += event.token_ids
+            self._logprobs += event.logprobs
             self._show_text(event.text)
         elif isinstance(event, PrefillProgress):
             self._counts = event.counts
@@ -115,6 +118,7 @@ class SingleGeneration:
             if info is None
             else DeviceReport(info.device_name, info.backend, info.layers_offloaded, info.n_layers),
             seed=None if finished is None else finished.seed,
+            logprobs=tuple(self._logprobs),
         )
 
     def _finish_reason(self) -> FinishReason:

@@ -28,6 +28,8 @@ FIELDS = {
     "finish_reason",
     "kv",
     "device",
+    "seed",
+    "logprobs",
 }
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -96,6 +98,18 @@ def test_the_json_object_has_every_field_of_the_contract(run: Run, starter_path:
     assert (report["kv"]["store_bytes"], report["kv"]["bytes_written"]) == (0, 0)
 
 
+def test_a_reply_by_schema_with_logprobs(run: Run, starter_path: Path, tmp_path: Path) -> None:
+    schema = tmp_path / "schema.json"
+    schema.write_text('{"type": "array", "items": {"enum": ["red", "green"]}, "minItems": 2, "maxItems": 2}')
+    options = ["--max-tokens", "40", "--json", "--context", "256", "--top-logprobs", "2"]
+    report = report_of(run(starter_path, "--prompt", "Colours:", "--json-schema", schema, *options))
+    assert len(json.loads(report["text"])) == 2
+    assert report["finish_reason"] == "stop"
+    told = [step["token_id"] for step in report["logprobs"]]
+    assert told[: len(report["token_ids"])] == report["token_ids"]
+    assert all(len(step["top"]) == 2 for step in report["logprobs"])
+
+
 def test_without_json_the_text_alone_is_printed(run: Run, starter_path: Path) -> None:
     arguments = [starter_path, "--prompt", "Once upon a time", "--max-tokens", "10", "--context", "512"]
     result = run(*arguments)
@@ -129,6 +143,9 @@ def test_a_prompt_as_long_as_the_context_ends_with_context(run: Run, starter_pat
         (["--chat", "empty.json"], "no messages"),
         (["--chat", "deep.json"], "not JSON"),
         (["--prompt", "x", "--context", "999999999"], "GB of memory"),
+        (["--prompt", "x", "--context", "64", "--grammar", "text.json"], "line 1 of the grammar"),
+        (["--prompt", "x", "--context", "64", "--json-schema", "deep.json"], "nested too deeply"),
+        (["--prompt", "x", "--grammar", "missing.json"], "No such file"),
     ],
 )
 def test_refused_input_is_one_line_and_exit_code_1(
@@ -173,6 +190,11 @@ def test_a_file_that_is_no_model_is_exit_code_1(run: Run, tmp_path: Path, conten
         ["--prompt", "x", "--kv-store", "d", "--no-kv-store"],
         ["--prompt", "x", "--unknown"],
         ["--prompt", "x", "--temperature", "nan"],
+        ["--prompt", "x", "--top-p", "nan"],
+        ["--prompt", "x", "--mirostat", "3"],
+        ["--prompt", "x", "--logit-bias", "5"],
+        ["--prompt", "x", "--logit-bias", "5=101"],
+        ["--prompt", "x", "--stop", ""],
         ["--prompt", "x", "--max-tokens", "99999999999999999999"],
         ["--prompt", "x", "--context", "4294967296"],
         ["--prompt", "x", "--threads", "100000"],
