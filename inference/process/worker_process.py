@@ -22,10 +22,11 @@ _MAX_LOG_BYTES = 5 * 2**20
 _PACKAGE_ROOT = Path(__file__).resolve().parents[2]
 
 
-# libgomp lets threads that wait at a barrier spin for milliseconds: after each step they take the processor from
-# whoever hands the token on (seen with 2 threads on 2 cores: first token 3 ms later, steps a fifth longer after a
-# pause, decode halved beside two busy programs). Shorter than this, the barriers inside a step begin to sleep.
-_GOMP_SPIN_COUNT = "10000"
+# libgomp lets threads that wait at a barrier spin for milliseconds, and takes the processor from whoever hands the
+# token on. Seen with 2 threads on 2 cores, one step at depth 4,000, alone after a pause and beside one busy program:
+# 19 ms and 31 to 128 ms as libgomp does by itself; 16 and 28 to 140 ms with a count of 10,000; 16.5 and 45 ms with
+# 1,000; with 100 barriers sleep in every step, and decode takes twice as long.
+_GOMP_SPIN_COUNT = "1000"
 
 
 def worker_environment(environment: Mapping[str, str]) -> dict[str, str]:
