@@ -24,7 +24,7 @@ from inference.miss import Miss, MissReason
 from inference.model_config import ModelConfig, ModelInfo
 from inference.process.client import EngineClient
 from inference.process.worker_config import WorkerConfig
-from inference.request import EngineError, ErrorCode, FinishReason, GenerationRequest, RequestId
+from inference.request import EngineError, ErrorCode, FinishReason, GenerationRequest, ReadAhead, RequestId
 from inference.sampling_params import SamplingParams
 
 __all__ = [
@@ -50,6 +50,7 @@ __all__ = [
     "PrefillProgress",
     "PrefixExplained",
     "PromptCounts",
+    "ReadAhead",
     "RequestEvent",
     "RequestFailed",
     "RequestFinished",

@@ -33,10 +33,10 @@ from inference.metrics import KVUsage, PromptCounts, RequestTimings
 from inference.miss import explain_miss
 from inference.model_config import ModelConfig
 from inference.reply_run import ReplyRun
-from inference.request import EngineError, ErrorCode, FinishReason, GenerationRequest, RequestId
+from inference.request import EngineError, ErrorCode, FinishReason, GenerationRequest, ReadAhead, RequestId
 from inference.scheduler import Scheduler
 from inference.stored_sequence import StoredSequence
-from inference.type_ahead import TypeAhead, draft_part
+from inference.type_ahead import TypeAhead
 
 _logger = logging.getLogger(__name__)
 _LOAD_PROGRESS_STEP = 0.02
@@ -51,7 +51,7 @@ class _Submitted:
 @dataclass(frozen=True, slots=True)
 class _Prefetch:
     request: GenerationRequest
-    is_draft: bool
+    how_much: ReadAhead
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,13 +115,9 @@ class Engine:
     def load(self, config: ModelConfig) -> None:
         self._put(config)
 
-    def prefetch(self, request: GenerationRequest, *, is_draft: bool = False) -> None:
-        """Bring what is stored of the request's prompt into memory, if nothing else is to be done by then.
-
-        is_draft: its last message is being typed. What there is of it, up to the end of a word, is prefilled too,
-        whenever no reply is to be computed. The next call takes the place of this one.
-        """
-        self._put(_Prefetch(request, is_draft))
+    def prefetch(self, request: GenerationRequest, how_much: ReadAhead = ReadAhead.STORED) -> None:
+        """Read ahead, whenever no reply is to be computed; see ReadAhead. The next call takes the place of this one."""
+        self._put(_Prefetch(request, how_much))
 
     def explain(self, request: GenerationRequest) -> None:
         """Tell what the store has of the request's prompt."""
@@ -226,7 +222,7 @@ class Engine:
             case _Submitted():
                 self._submit(item)
             case _Prefetch():
-                self._look_ahead(item.request, is_draft=item.is_draft)
+                self._look_ahead(item.request, item.how_much)
             case _Explain():
                 self._explain(item.request)
             case _Forget():
@@ -311,7 +307,7 @@ class Engine:
                 self._taken_up = None
                 self._cancelled.discard(request.request_id)
 
-    def _look_ahead(self, request: GenerationRequest, *, is_draft: bool) -> None:
+    def _look_ahead(self, request: GenerationRequest, how_much: ReadAhead) -> None:
         if self._loaded is None or self._scheduler is None or not self._is_loaded(request.model):
             return
         try:
@@ -321,9 +317,7 @@ class Engine:
             _logger.info("nothing is read ahead: %s", error)
             return
         store = None if request.is_private else self._store
-        self._scheduler.look_ahead(
-            TypeAhead(self._loaded, store, draft_part(prompt) if is_draft else prompt, prefills=is_draft)
-        )
+        self._scheduler.look_ahead(TypeAhead(self._loaded, store, prompt, how_much))
 
     def _explain(self, request: GenerationRequest) -> None:
         try:

@@ -19,6 +19,18 @@ def new_request_id() -> RequestId:
     return RequestId(uuid4().hex)
 
 
+class ReadAhead(StrEnum):
+    """How much of what will probably be asked is read before it is.
+
+    STORED: what the store has; nothing is computed. WORDS: all up to the end of the last message's text, which is
+    being typed. ALL: the whole prompt, as it will be if the message is sent as it stands.
+    """
+
+    STORED = "stored"
+    WORDS = "words"
+    ALL = "all"
+
+
 class FinishReason(StrEnum):
     STOP = "stop"
     LENGTH = "length"

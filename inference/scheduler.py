@@ -180,10 +180,7 @@ class Scheduler:
         return {run.request.request_id for run, part in parts if len(part.token_ids) > 1}
 
     def _take(self, parts: list[_Part], seconds: float) -> None:
-        num_read = sum(len(part.token_ids) for _, part in parts if not part.want_logits)
-        if num_read >= _LEAST_CHUNK:
-            rate, known = num_read / seconds, self._prefill_tokens_per_s
-            self._prefill_tokens_per_s = rate if known is None else known + 0.3 * (rate - known)
+        self._observe_prefill(sum(len(part.token_ids) for _, part in parts if not part.want_logits), seconds)
         for run, part in parts:
             # Samplers first: the next batch overwrites the logits, but copying rows does not.
             self._emit_all(run.took_part(part, seconds))
@@ -191,6 +188,11 @@ class Scheduler:
                 self._emit_all(run.sample())
             if run.finish_reason is not None:
                 self._finish(run)
+
+    def _observe_prefill(self, num_tokens: int, seconds: float) -> None:
+        if num_tokens >= _LEAST_CHUNK:
+            rate, known = num_tokens / seconds, self._prefill_tokens_per_s
+            self._prefill_tokens_per_s = rate if known is None else known + 0.3 * (rate - known)
 
     def _join_again(self, parts: list[_Part]) -> None:
         """Where the library could not take the dropped batch back, the sequence is empty now."""
@@ -318,7 +320,11 @@ class Scheduler:
         try:
             if ahead.sequence is None:
                 ahead.join(self._sequence_to_read_ahead(ahead))
-            if not ahead.step():
+            read_before, started = ahead.prefilled_tokens, time.monotonic()
+            # Short chunks, since a reply that is asked for meanwhile waits for the end of one.
+            goes_on = ahead.step(self._chunk_size(True))
+            self._observe_prefill(ahead.prefilled_tokens - read_before, time.monotonic() - started)
+            if not goes_on:
                 self._ahead = None
                 self._emit(EngineStats(self._kv_usage()))
         except (EngineError, DecodeAborted) as error:

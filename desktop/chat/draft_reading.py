@@ -13,7 +13,7 @@ from desktop.chat.open_chat import OpenChat
 from desktop.chat.turn_queue import TurnQueue
 from desktop.conversations import ConversationStore, DatabaseUnusable, messages_for_engine
 from desktop.model_loading import ModelLoading
-from inference import EngineClient, GenerationRequest, Message
+from inference import EngineClient, GenerationRequest, Message, ReadAhead
 
 DRAFT_READING_PAUSE_MS = 200
 """How often at most the engine is told of a draft that grows."""
@@ -25,6 +25,8 @@ def whole_words(draft: str) -> str:
     return draft[:end].strip()
 
 
+STILL_MS = 400
+"""Whoever types nothing for so long may send next what is there."""
 OPENED_PAUSE_MS = 500
 """A chat with a draft is first brought into memory (see ChatPrefetch), and then the draft read behind it."""
 
@@ -33,6 +35,9 @@ class DraftReading(QObject):
     """The engine reads it only while no reply is computed. Never loads a model for it; nothing of it is stored."""
 
     pause_over = Signal()
+    """Words may be new."""
+    still = Signal()
+    """Nobody types on."""
 
     def __init__(
         self,
@@ -52,10 +57,13 @@ class DraftReading(QObject):
         self._engine = engine
         self._models = models
         self._settings = settings
-        self._told = ""
+        self._told: tuple[ReadAhead, str] | None = None
         self._timer = QTimer(self, singleShot=True)
         self._timer.timeout.connect(self.pause_over)
-        self.pause_over.connect(lambda: background.start(self.read()))
+        self.pause_over.connect(lambda: background.start(self.read(ReadAhead.WORDS)))
+        self._still_timer = QTimer(self, singleShot=True)
+        self._still_timer.timeout.connect(self.still)
+        self.still.connect(lambda: background.start(self.read(ReadAhead.ALL)))
         composer.text_changed.connect(lambda _: self._soon(DRAFT_READING_PAUSE_MS))
         open_chat.opened.connect(lambda _: self._begin_anew())
         # What was typed meanwhile follows a longer chat now.
@@ -63,11 +71,15 @@ class DraftReading(QObject):
 
     def close(self) -> None:
         self._timer.stop()
+        self._still_timer.stop()
 
-    async def read(self) -> None:
-        """Tell the engine what is typed so far, if there are new words."""
-        draft, chat_id = whole_words(self._composer.text()), self._open_chat.id
-        if not draft or draft == self._told or not self._is_wanted():
+    async def read(self, how_much: ReadAhead) -> None:
+        """Tell the engine what is typed so far, if that is news: its whole words, or all of it as it would be sent."""
+        typed, chat_id = self._composer.text(), self._open_chat.id
+        draft = typed if how_much is ReadAhead.ALL else whole_words(typed)
+        if not draft.strip() or (how_much, draft) == self._told or not self._is_wanted():
+            return
+        if how_much is ReadAhead.WORDS and self._told == (ReadAhead.ALL, typed):
             return
         before: tuple[Message, ...] = ()
         owner = None
@@ -80,7 +92,7 @@ class DraftReading(QObject):
         path = self._open_chat.model_path
         if path is None or self._open_chat.id != chat_id or (before and before[-1].role == "user"):
             return
-        self._told = draft
+        self._told = how_much, draft
         self._engine.prefetch(
             GenerationRequest(
                 model=self._models.config(str(path)),
@@ -88,7 +100,7 @@ class DraftReading(QObject):
                 owner=owner,
                 is_private=self._open_chat.is_private,
             ),
-            is_draft=True,
+            how_much,
         )
 
     def _is_wanted(self) -> bool:
@@ -102,9 +114,10 @@ class DraftReading(QObject):
         # Not begun anew by every key: whoever types without a pause is read all the same.
         if not self._timer.isActive():
             self._timer.start(pause_ms)
+        self._still_timer.start(pause_ms + STILL_MS)
 
     def _begin_anew(self) -> None:
-        self._told = ""
+        self._told = None
         self._soon(OPENED_PAUSE_MS)
 
 

@@ -26,7 +26,7 @@ from inference.model_config import ModelConfig, ModelInfo
 from inference.process.wire import Abort, Command, Explain, Forget, Load, Prefetch, SetPins, Stop, Submit
 from inference.process.worker_config import WorkerConfig
 from inference.process.worker_process import WorkerProcess
-from inference.request import EngineError, ErrorCode, GenerationRequest, RequestId
+from inference.request import EngineError, ErrorCode, GenerationRequest, ReadAhead, RequestId
 
 _logger = logging.getLogger(__name__)
 # Of the time close() may take, what the worker spends on writing; the rest is for stopping and exiting.
@@ -114,11 +114,11 @@ class EngineClient:
         if self._worker is not None:
             self._worker.send(Abort(request_id))
 
-    def prefetch(self, request: GenerationRequest, *, is_draft: bool = False) -> None:
-        """A chat was opened: bring its stored state into memory before anyone types. is_draft: its last message is
-        being typed; read that too while nobody waits for a reply. Starts no worker for it."""
+    def prefetch(self, request: GenerationRequest, how_much: ReadAhead = ReadAhead.STORED) -> None:
+        """A chat was opened, or its next message (the request's last) is being typed: read ahead while nobody waits for
+        a reply. The next call takes the place of this one. Starts no worker for it."""
         if self._worker is not None:
-            self._worker.send(Prefetch(request, is_draft))
+            self._worker.send(Prefetch(request, how_much))
 
     def forget(self, owner: str) -> None:
         """Remove what is stored for the owner and for nobody else. Raises OSError if no worker can be started."""

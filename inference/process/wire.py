@@ -13,7 +13,7 @@ import msgspec
 
 from inference import events
 from inference.model_config import ModelConfig
-from inference.request import GenerationRequest, RequestId
+from inference.request import GenerationRequest, ReadAhead, RequestId
 
 _LENGTH = struct.Struct("<I")
 # A prompt of a million tokens is some megabytes; more than this is no frame of ours.
@@ -32,10 +32,8 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Prefetch:
-    """is_draft: as in Engine.prefetch."""
-
     request: GenerationRequest
-    is_draft: bool = False
+    how_much: ReadAhead
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,8 +100,8 @@ def _follow_commands(commands: BinaryIO, engine: Engine, stop_order: _StopOrder)
                     engine.submit(request)
                 case Load(config):
                     engine.load(config)
-                case Prefetch(request, is_draft):
-                    engine.prefetch(request, is_draft=is_draft)
+                case Prefetch(request, how_much):
+                    engine.prefetch(request, how_much)
                 case Explain(request):
                     engine.explain(request)
                 case Forget(owner):

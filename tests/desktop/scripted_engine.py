@@ -23,6 +23,7 @@ from inference import (
     PhaseChanged,
     PrefillProgress,
     PromptCounts,
+    ReadAhead,
     RequestEvent,
     RequestFailed,
     RequestFinished,
@@ -154,7 +155,7 @@ class ScriptedEngine:
         """By path."""
         self.model_info: ModelInfo | None = None
         self.prefetched: list[GenerationRequest] = []
-        self.drafts: list[GenerationRequest] = []
+        self.drafts: list[tuple[GenerationRequest, ReadAhead]] = []
         self.forgotten: list[str] = []
         self.pins: tuple[str, ...] | None = None
         self.worker_pid: int | None = 1
@@ -208,9 +209,12 @@ class ScriptedEngine:
         self.calls.append("abort")
         self._aborted.setdefault(request_id, asyncio.Event()).set()
 
-    def prefetch(self, request: GenerationRequest, *, is_draft: bool = False) -> None:
+    def prefetch(self, request: GenerationRequest, how_much: ReadAhead = ReadAhead.STORED) -> None:
         self.calls.append("prefetch")
-        (self.drafts if is_draft else self.prefetched).append(request)
+        if how_much is ReadAhead.STORED:
+            self.prefetched.append(request)
+        else:
+            self.drafts.append((request, how_much))
 
     def forget(self, owner: str) -> None:
         self.calls.append("forget")

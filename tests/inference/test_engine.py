@@ -21,7 +21,7 @@ from inference.events import (
 from inference.loaded_model import MAX_SEQUENCES
 from inference.messages import Message
 from inference.model_config import ModelConfig
-from inference.request import ErrorCode, FinishReason, GenerationRequest
+from inference.request import ErrorCode, FinishReason, GenerationRequest, ReadAhead
 from inference.sampling_params import SamplingParams
 from tests.inference.conftest import RunningEngine
 
@@ -350,7 +350,7 @@ def test_a_draft_is_read_while_it_is_typed(start_engine: Start, starter: ModelCo
     # As the window sends it: the last word may still change.
     for end in (40, 80, len(words) - 1):
         typed = Message("user", " ".join(words[:end]))
-        engine.prefetch(GenerationRequest(starter, messages=(typed,)), is_draft=True)
+        engine.prefetch(GenerationRequest(starter, messages=(typed,)), ReadAhead.WORDS)
     request = GenerationRequest(starter, messages=(Message("user", draft + "and then?"),), sampling=GREEDY)
     wait_until_idle(engine)
     engine.submit(request)

@@ -16,7 +16,7 @@ from inference.loaded_model import LoadedModel
 from inference.metrics import KVUsage
 from inference.model_config import ModelConfig
 from inference.reply_run import ReplyRun
-from inference.request import FinishReason, GenerationRequest, RequestId
+from inference.request import FinishReason, GenerationRequest, ReadAhead, RequestId
 from inference.sampling_params import SamplingParams
 from inference.scheduler import Scheduler
 from inference.type_ahead import TypeAhead
@@ -273,7 +273,7 @@ def test_a_chat_read_beside_others_lies_as_if_alone_when_it_goes_on_alone(open_c
 def test_a_draft_is_read_while_nobody_waits_and_enter_finds_it_read(open_chats: Open) -> None:
     chats = open_chats()
     draft = chats.loaded.prompt_builder.build(GenerationRequest(ModelConfig("unused"), prompt="q" * 500))
-    ahead = TypeAhead(chats.loaded, chats.store, draft, prefills=True)
+    ahead = TypeAhead(chats.loaded, chats.store, draft, ReadAhead.WORDS)
     chats.scheduler.look_ahead(ahead)
     while chats.scheduler.has_work:
         chats.scheduler.step()
@@ -288,7 +288,7 @@ def test_a_draft_is_read_while_nobody_waits_and_enter_finds_it_read(open_chats: 
 def test_a_reply_never_waits_for_a_draft(open_chats: Open) -> None:
     chats = open_chats()
     draft = chats.loaded.prompt_builder.build(GenerationRequest(ModelConfig("unused"), prompt="q" * 500))
-    chats.scheduler.look_ahead(TypeAhead(chats.loaded, chats.store, draft, prefills=True))
+    chats.scheduler.look_ahead(TypeAhead(chats.loaded, chats.store, draft, ReadAhead.WORDS))
     chats.scheduler.step()
     before = len(chats.batches)
     other = chats.submit("x" * 30, 3)

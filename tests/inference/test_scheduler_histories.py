@@ -26,7 +26,7 @@ from inference.loaded_model import LoadedModel
 from inference.metrics import KVUsage
 from inference.model_config import ModelConfig
 from inference.reply_run import ReplyRun
-from inference.request import FinishReason, GenerationRequest, RequestId
+from inference.request import FinishReason, GenerationRequest, ReadAhead, RequestId
 from inference.sampling_params import SamplingParams
 from inference.scheduler import Scheduler
 from inference.type_ahead import TypeAhead
@@ -126,7 +126,7 @@ class Interleavings(RuleBasedStateMachine):
         request = GenerationRequest(ModelConfig("unused"), prompt=self.prompts[0] + text)
         prompt = self.loaded.prompt_builder.build(request)
         if len(prompt.token_ids) <= N_CTX:
-            self.scheduler.look_ahead(TypeAhead(self.loaded, self.store, prompt, prefills=True))
+            self.scheduler.look_ahead(TypeAhead(self.loaded, self.store, prompt, ReadAhead.ALL))
 
     @rule()
     def switch_model(self) -> None:

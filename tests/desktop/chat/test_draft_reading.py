@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from desktop.chat import draft_reading
 from desktop.chat.draft_reading import whole_words
+from inference import ReadAhead
 from tests.desktop.running_window import RunningWindow, until
 from tests.desktop.scripted_engine import reply
 
@@ -19,10 +20,20 @@ from tests.desktop.scripted_engine import reply
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(draft_reading, "DRAFT_READING_PAUSE_MS", 5)
     monkeypatch.setattr(draft_reading, "OPENED_PAUSE_MS", 10)
+    monkeypatch.setattr(draft_reading, "STILL_MS", 20)
 
 
 def told(window: RunningWindow) -> list[list[str]]:
-    return [[message.content for message in request.messages or ()] for request in window.engine.drafts]
+    """Of drafts read up to a whole word."""
+    return messages(window, ReadAhead.WORDS)
+
+
+def messages(window: RunningWindow, how_much: ReadAhead) -> list[list[str]]:
+    return [
+        [message.content for message in request.messages or ()]
+        for request, wanted in window.engine.drafts
+        if wanted is how_much
+    ]
 
 
 async def long_enough() -> None:
@@ -66,13 +77,22 @@ async def test_words_are_told_as_they_are_typed_behind_the_chat(window: RunningW
         await until(lambda: told(window)[-1:] == [["Hi", "Sure.", "And then what happened"]])
 
 
+async def test_once_nobody_types_on_all_of_it_is_told_as_it_would_be_sent(window: RunningWindow) -> None:
+    async with window:
+        await until(lambda: bool(window.engine.loaded))
+        window.everwarm.panel.composer.set_text("And then what hap")
+        await until(lambda: messages(window, ReadAhead.ALL) == [["And then what hap"]])
+        await long_enough()
+        assert window.engine.drafts[-1][1] is ReadAhead.ALL
+
+
 async def test_in_a_private_chat_the_engine_is_told_that_it_is_one(window: RunningWindow) -> None:
     async with window:
         await until(lambda: bool(window.engine.loaded))
         await window.everwarm.open_chat.open(None, is_private=True)
         window.everwarm.panel.composer.set_text("My secret is th")
         await until(lambda: told(window)[-1:] == [["My secret is"]])
-        assert window.engine.drafts[-1].is_private
+        assert window.engine.drafts[-1][0].is_private
 
 
 async def test_whoever_wants_no_draft_read_has_none_read(window: RunningWindow) -> None:
@@ -81,7 +101,7 @@ async def test_whoever_wants_no_draft_read_has_none_read(window: RunningWindow) 
         window.everwarm.settings.change(lambda s: replace(s, read_drafts="never"))
         window.everwarm.panel.composer.set_text("And then what hap")
         await long_enough()
-        assert told(window) == []
+        assert window.engine.drafts == []
 
 
 async def test_on_battery_it_is_as_the_user_wishes(
