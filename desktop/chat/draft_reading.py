@@ -12,6 +12,7 @@ from desktop.chat.composer import Composer
 from desktop.chat.open_chat import OpenChat
 from desktop.chat.turn_queue import TurnQueue
 from desktop.conversations import ConversationStore, DatabaseUnusable, messages_for_engine
+from desktop.error_report import log
 from desktop.model_loading import ModelLoading
 from inference import EngineClient, GenerationRequest, Message, ReadAhead
 
@@ -93,6 +94,7 @@ class DraftReading(QObject):
         if path is None or self._open_chat.id != chat_id or (before and before[-1].role == "user"):
             return
         self._told = how_much, draft
+        log.info("draft of %d characters to be read (%s)", len(draft), how_much.value)
         self._engine.prefetch(
             GenerationRequest(
                 model=self._models.config(str(path)),

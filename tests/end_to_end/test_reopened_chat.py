@@ -165,3 +165,18 @@ def test_a_second_start_raises_the_first_window_and_ends(open_window: Open) -> N
     assert window.process.poll() is None
     window.ask("Hello")
     window.quit()
+
+
+def test_two_chats_are_answered_side_by_side(open_window: Open) -> None:
+    window = open_window()
+    window.type(LONG_QUESTION)
+    window.press("Return")
+    wait_until(lambda: streaming_text(window) != "", "the first reply streams")
+    window.press("ctrl+n")
+    window.type("Name many animals, one after the other.")
+    window.press("Return")
+    wait_until(
+        lambda: [bool(text) for role, text, _ in window.messages() if role == "assistant"] == [True, True],
+        "both replies are being written",
+    )
+    window.quit()
