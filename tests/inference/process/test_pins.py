@@ -78,8 +78,8 @@ async def test_a_pin_goes_with_its_owner_and_a_new_worker_is_told_of_it(
         await chats.read("bd")
         assert len(list(pins.glob("*.pin"))) == 2
         chats.client.forget("b")
-        # What was just read is still on its way to the disk.
-        while await chats.stored("d") != 599:
+        # What was just read is still on its way to the disk, and nobody tells when it is there.
+        while await chats.stored("d") != 599:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         assert len(list(pins.glob("*.pin"))) == 1
         # Whatever happened to the files, and to the worker.
