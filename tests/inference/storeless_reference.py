@@ -65,6 +65,7 @@ class StorelessReference:
         self._is_level = True
         self._rows_of: dict[bytes, set[bytes]] = defaultdict(set)
         self._checkpoints_of: dict[bytes, set[bytes]] = defaultdict(set)
+        self._window_rows_of: dict[bytes, set[bytes]] = defaultdict(set)
         self._histories_of: dict[bytes, list[History]] = defaultdict(list)
         self._known_calls: set[tuple[Call, ...]] = set()
         self.num_compared = 0
@@ -121,7 +122,13 @@ class StorelessReference:
             if is_replayed and wanted == _held(self._sequence, self._kind):
                 self.num_replayed += 1
                 return
-        if wanted.checkpoint is not None:
+        if tested.model.n_swa:
+            # Rows of several runs may meet in one window, too.
+            for position, row in _window_rows(tested).items():
+                assert row in self._window_rows_of[hashes[position + 1]], (
+                    f"window row {position} was never computed"
+                )
+        elif wanted.checkpoint is not None:
             assert wanted.checkpoint in self._checkpoints_of[hashes[-1]], "a checkpoint that was never there"
         self._put_together(tested)
         assert wanted == _held(self._sequence, self._kind)
@@ -161,6 +168,9 @@ class StorelessReference:
         hashes = _path_hashes(held.token_ids)
         for position in range(start, len(held.rows)):
             self._rows_of[hashes[position + 1]].add(held.rows[position])
+        if sequence.model.n_swa:
+            for position, row in _window_rows(sequence).items():
+                self._window_rows_of[hashes[position + 1]].add(row)
         if held.checkpoint is not None:
             self._checkpoints_of[hashes[-1]].add(held.checkpoint)
         if self._calls is not None:
@@ -203,6 +213,13 @@ def _without_negative_zeros(state: StateBytes) -> StateBytes:
     words = state.view("<u4").copy()
     words[words == 0x80000000] = 0
     return words.view(np.uint8)
+
+
+def _window_rows(sequence: Sequence) -> dict[int, bytes]:
+    """Digests of windowed layers' rows by position."""
+    state = _checkpoint(sequence)
+    positions = parse_state(state).first_attention.positions.tolist()
+    return dict(zip(positions, _row_digests(state), strict=True))
 
 
 def _row_digests(block: StateBytes) -> tuple[bytes, ...]:
