@@ -10,7 +10,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 
 from inference.events import EngineStats, Event, Phase, PhaseChanged, RequestFailed
 from inference.kvcache.block_store import BlockStore
@@ -182,12 +183,12 @@ class Scheduler:
     def _take(self, parts: list[_Part], seconds: float) -> None:
         self._observe_prefill(sum(len(part.token_ids) for _, part in parts if not part.want_logits), seconds)
         for run, part in parts:
-            # Samplers first: the next batch overwrites the logits, but copying rows does not.
-            self._emit_all(run.took_part(part, seconds))
-            if part.want_logits:
-                self._emit_all(run.sample())
-            if run.finish_reason is not None:
-                self._finish(run)
+            with self._failing(run):
+                self._emit_all(run.took_part(part, seconds))
+                if part.want_logits:
+                    self._emit_all(run.sample())
+                if run.finish_reason is not None:
+                    self._finish(run)
 
     def _observe_prefill(self, num_tokens: int, seconds: float) -> None:
         if num_tokens >= _LEAST_CHUNK:
@@ -198,7 +199,8 @@ class Scheduler:
         """Where the library could not take the dropped batch back, the sequence is empty now."""
         for run, _ in parts:
             if run.sequence is not None and not run.sequence.token_ids and not run.is_cancelled:
-                self._emit_all(run.join(run.sequence))
+                with self._failing(run):
+                    self._emit_all(run.join(run.sequence))
 
     # --- who may run ---------------------------------------------------------------------------------
 
@@ -207,12 +209,21 @@ class Scheduler:
         if not self._waiting:
             return
         run = self._waiting[0]
-        try:
+        with self._failing(run):
             run.read()
             sequence = self._sequence_for(run)
             if sequence is None:
                 return
             self._emit_all(run.join(sequence))
+            with self._lock:
+                self._waiting.remove(run)
+                self._running.append(run)
+
+    @contextmanager
+    def _failing(self, run: ReplyRun) -> Iterator[None]:
+        """Whatever goes wrong inside ends this reply, and no other."""
+        try:
+            yield
         except EngineError as error:
             self._fail(run, error.code, str(error))
         except Exception as error:
@@ -220,10 +231,6 @@ class Scheduler:
             self._fail(
                 run, ErrorCode.INTERNAL, f"something went wrong ({error}); the log has more: try again"
             )
-        else:
-            with self._lock:
-                self._waiting.remove(run)
-                self._running.append(run)
 
     def _sequence_for(self, run: ReplyRun) -> Sequence | None:
         """None: it has to wait for a sequence or for cells. Sequences that nobody uses are emptied unless they would be

@@ -7,7 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from inference.events import Event, Phase, PhaseChanged, PrefillProgress, RequestFinished, TokenDelta
+from inference.events import (
+    Event,
+    Phase,
+    PhaseChanged,
+    PrefillProgress,
+    RequestFailed,
+    RequestFinished,
+    TokenDelta,
+)
 from inference.kvcache.block_store import BlockStore
 from inference.kvcache.model_digest import ModelDigests
 from inference.llama.context import ContextParams
@@ -16,7 +24,7 @@ from inference.loaded_model import LoadedModel
 from inference.metrics import KVUsage
 from inference.model_config import ModelConfig
 from inference.reply_run import ReplyRun
-from inference.request import FinishReason, GenerationRequest, ReadAhead, RequestId
+from inference.request import EngineError, ErrorCode, FinishReason, GenerationRequest, ReadAhead, RequestId
 from inference.sampling_params import SamplingParams
 from inference.scheduler import Scheduler
 from inference.type_ahead import TypeAhead
@@ -265,6 +273,30 @@ def test_a_chat_read_beside_others_lies_as_if_alone_when_it_goes_on_alone(open_c
     sequence = next(s for s in chats.loaded.context.sequences if s.token_ids)
     assert sequence.lies_as_if_alone
     assert chats.finished(again).counts.prefilled_tokens < 200
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (EngineError(ErrorCode.DECODE_FAILED, "no token fits"), ErrorCode.DECODE_FAILED),
+        (RuntimeError("a fault"), ErrorCode.INTERNAL),
+    ],
+)
+def test_what_goes_wrong_in_one_reply_ends_no_other(
+    open_chats: Open, monkeypatch: pytest.MonkeyPatch, error: Exception, code: ErrorCode
+) -> None:
+    chats = open_chats()
+    kept, failing = chats.submit("q" * 60, 30), chats.submit("x" * 60, 30)
+    chats.step_until(lambda: chats.has_begun(failing))
+
+    def fail() -> Iterator[Event]:
+        raise error
+
+    monkeypatch.setattr(chats.runs[failing], "sample", fail)
+    chats.finish()
+    assert chats.finished(kept).num_generation_tokens == 30
+    (failed,) = (event for event in chats.events if isinstance(event, RequestFailed))
+    assert (failed.request_id, failed.code) == (failing, code)
 
 
 # --- reading ahead -----------------------------------------------------------------------------------------
