@@ -11,6 +11,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Sequence as ListOf
 from contextlib import contextmanager
 
 from inference.events import EngineStats, Event, Phase, PhaseChanged, RequestFailed
@@ -19,6 +20,7 @@ from inference.kvcache.reuse import common_prefix_length, token_array
 from inference.llama.context import DecodeAborted, NoFreeCells
 from inference.llama.sequence import BatchPart, Sequence
 from inference.loaded_model import LoadedModel
+from inference.messages import TokenId
 from inference.metrics import KVUsage
 from inference.reply_run import ReplyRun
 from inference.request import EngineError, ErrorCode, FinishReason, RequestId
@@ -239,23 +241,16 @@ class Scheduler:
         free = [sequence for sequence in self._context.sequences if sequence not in used]
         if not free:
             return None
-        wanted = token_array(run.token_ids)
-
-        def num_common(sequence: Sequence) -> int:
-            return common_prefix_length(token_array(sequence.token_ids), wanted)
-
-        best = max(free, key=lambda sequence: (num_common(sequence), not sequence.token_ids))
-        if not num_common(best) and best in self._unsaved and len(free) > 1:
-            best = min(free, key=lambda sequence: len(sequence.token_ids))
-        needed = len(run.token_ids) - num_common(best) + 1
+        best, num_common = _longest_prefix(free, run.token_ids)
+        if not num_common and best in self._unsaved:
+            best = min(free, key=lambda sequence: sequence.num_tokens)
+        needed = len(run.token_ids) - num_common + 1
         if self._running:
             # The others' prompts are not all in their cells yet.
             needed += sum(other.num_remaining for other in self._running)
             needed += min(_MOST_RESERVED_CELLS, self._context.n_ctx // 8)
-        for sequence in free:
-            if sequence is not best and sequence not in self._unsaved:
-                sequence.clear()
-        while self._context.num_free_cells + best.num_tokens - num_common(best) < needed:
+        self._empty_idle(keep=best)
+        while self._context.num_free_cells + best.num_tokens - num_common < needed:
             given_up = next((s for s in self._unsaved if s is not best), None)
             if given_up is None:
                 break
@@ -268,17 +263,26 @@ class Scheduler:
             self._unsaved.remove(best)
         return best
 
+    def _empty_idle(self, *, keep: Sequence | None = None) -> bool:
+        """Empty what nobody uses and the store has. False: there was nothing."""
+        used = [run.sequence for run in self._running]
+        idle = [
+            sequence
+            for sequence in self._context.sequences
+            if sequence.token_ids and sequence is not keep and sequence not in (*used, *self._unsaved)
+        ]
+        for sequence in idle:
+            sequence.clear()
+        return bool(idle)
+
     def _give_up(self, sequence: Sequence) -> None:
         self._unsaved.remove(sequence)
         sequence.clear()
 
     def _make_room(self) -> bool:
         """Empty a sequence that nobody uses, or else let the youngest reply wait. False: there is none but one."""
-        used = [run.sequence for run in self._running]
-        for sequence in self._context.sequences:
-            if sequence.token_ids and sequence not in used and sequence not in self._unsaved:
-                sequence.clear()
-                return True
+        if self._empty_idle():
+            return True
         if self._unsaved:
             self._give_up(self._unsaved[0])
             return True
@@ -340,19 +344,20 @@ class Scheduler:
             self._ahead = None
 
     def _sequence_to_read_ahead(self, ahead: TypeAhead) -> Sequence:
-        wanted = token_array(ahead.token_ids)
-        sequences = self._context.sequences
-        best = max(
-            sequences,
-            key=lambda s: (common_prefix_length(token_array(s.token_ids), wanted), not s.token_ids),
-        )
-        for sequence in sequences:
-            if sequence is not best and sequence not in self._unsaved:
-                sequence.clear()
-        if best in self._unsaved and not common_prefix_length(token_array(best.token_ids), wanted):
+        best, num_common = _longest_prefix(self._context.sequences, ahead.token_ids)
+        self._empty_idle(keep=best)
+        if best in self._unsaved and not num_common:
             self._unsaved.remove(best)
         return best
 
     def _emit_all(self, events: Iterable[Event]) -> None:
         for event in events:
             self._emit(event)
+
+
+def _longest_prefix(sequences: Iterable[Sequence], token_ids: ListOf[TokenId]) -> tuple[Sequence, int]:
+    """The sequence that shares most leading tokens, and how many; of equals an empty one."""
+    wanted = token_array(token_ids)
+    common = [(common_prefix_length(token_array(s.token_ids), wanted), s) for s in sequences]
+    num_common, best = max(common, key=lambda pair: (pair[0], not pair[1].token_ids))
+    return best, num_common
