@@ -342,6 +342,9 @@ class Scheduler:
             # Whoever sends the message will be told; nobody asked yet.
             _logger.info("nothing was read ahead: %s", error)
             self._ahead = None
+        except Exception:
+            _logger.exception("reading ahead failed")
+            self._ahead = None
 
     def _sequence_to_read_ahead(self, ahead: TypeAhead) -> Sequence:
         best, num_common = _longest_prefix(self._context.sequences, ahead.token_ids)

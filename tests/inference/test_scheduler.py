@@ -317,6 +317,25 @@ def test_a_draft_is_read_while_nobody_waits_and_enter_finds_it_read(open_chats: 
     assert chats.finished(sent).counts.prefilled_tokens == 2
 
 
+def test_a_fault_while_a_draft_is_read_costs_no_reply(
+    open_chats: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chats = open_chats()
+    draft = chats.loaded.prompt_builder.build(GenerationRequest(ModelConfig("unused"), prompt="q" * 50))
+    ahead = TypeAhead(chats.loaded, chats.store, draft, ReadAhead.WORDS)
+
+    def fail(chunk_size: int) -> bool:
+        raise RuntimeError("a fault")
+
+    monkeypatch.setattr(ahead, "step", fail)
+    chats.scheduler.look_ahead(ahead)
+    chats.scheduler.step()
+    assert not chats.scheduler.has_work
+    sent = chats.submit("q" * 50, 3)
+    chats.finish()
+    assert chats.finished(sent).num_generation_tokens == 3
+
+
 def test_a_reply_never_waits_for_a_draft(open_chats: Open) -> None:
     chats = open_chats()
     draft = chats.loaded.prompt_builder.build(GenerationRequest(ModelConfig("unused"), prompt="q" * 500))
