@@ -98,6 +98,18 @@ def m003_pinned_chats(db: Database) -> None:
     db.execute("ALTER TABLE conversations ADD COLUMN is_pinned INTEGER NOT NULL DEFAULT 0")
 
 
+@migrations()
+def m004_reasoning(db: Database) -> None:
+    # Null: the reply has none.
+    for column in (
+        "reasoning_tokens INTEGER",
+        "reasoning_s REAL",
+        "reasoning_was_cut INTEGER",
+        "reasoning TEXT",
+    ):
+        db.execute(f"ALTER TABLE messages ADD COLUMN {column}")
+
+
 def check_schema(db: Database) -> None:
     """Reads only. Raises DatabaseUnusable if the schema is another program's or a newer version's."""
     with Database(memory=True, execute_plugins=False) as empty:  # where every step is pending

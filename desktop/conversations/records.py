@@ -7,7 +7,16 @@ from datetime import datetime
 from enum import StrEnum
 from typing import NewType
 
-from inference import FinishReason, Miss, PromptCounts, RequestTimings, Role, SamplingParams, TokenId
+from inference import (
+    FinishReason,
+    Miss,
+    PromptCounts,
+    Reasoning,
+    RequestTimings,
+    Role,
+    SamplingParams,
+    TokenId,
+)
 
 ConversationId = NewType("ConversationId", int)
 MessageId = NewType("MessageId", int)
@@ -56,7 +65,7 @@ class StoredMessage:
 
     token_ids: see Message. seed: the one really used. Everything after `error` is None for what the user wrote.
     updated_at: when its text was last saved. bytes_read: from the KV store; None for a reply from before receipts.
-    miss: why the rest of the prompt was read by the model.
+    miss: why the rest of the prompt was read by the model. reasoning: no part of content, nor of later prompts.
     """
 
     id: MessageId
@@ -79,3 +88,4 @@ class StoredMessage:
     decode_tokens_per_second: float | None
     bytes_read: int | None
     miss: Miss | None
+    reasoning: Reasoning | None

@@ -18,7 +18,16 @@ from desktop.conversations.records import (
     MessageStatus,
     StoredMessage,
 )
-from inference import FinishReason, Miss, MissReason, PromptCounts, RequestTimings, SamplingParams, TokenId
+from inference import (
+    FinishReason,
+    Miss,
+    MissReason,
+    PromptCounts,
+    Reasoning,
+    RequestTimings,
+    SamplingParams,
+    TokenId,
+)
 
 Row = Mapping[str, Any]
 
@@ -98,6 +107,23 @@ def encode_miss(miss: Miss | None) -> dict[str, str | int | None]:
     }
 
 
+def encode_reasoning(reasoning: Reasoning | None) -> dict[str, str | int | float | None]:
+    return {
+        "reasoning": None if reasoning is None else clean_text(reasoning.text),
+        "reasoning_tokens": None if reasoning is None else reasoning.num_tokens,
+        "reasoning_s": None if reasoning is None else reasoning.seconds,
+        "reasoning_was_cut": None if reasoning is None else reasoning.was_cut,
+    }
+
+
+def decode_reasoning(row: Row) -> Reasoning | None:
+    if row["reasoning"] is None:
+        return None
+    return Reasoning(
+        row["reasoning"], row["reasoning_tokens"], row["reasoning_s"], bool(row["reasoning_was_cut"])
+    )
+
+
 def decode_miss(row: Row) -> Miss | None:
     # The engine may learn new reasons; a reply that has one must not make its chat unreadable here.
     reason = _MISS_REASONS.get(row["miss_reason"])
@@ -145,6 +171,7 @@ def message_from(row: Row) -> StoredMessage:
         decode_tokens_per_second=row["decode_tokens_per_second"],
         bytes_read=row["bytes_read"],
         miss=decode_miss(row),
+        reasoning=decode_reasoning(row),
     )
 
 

@@ -15,7 +15,7 @@ from desktop.conversations import (
     MessageStatus,
     NoSuchRecord,
 )
-from desktop.conversations.store import title_from
+from desktop.conversations.chat_title import title_from
 from inference import FinishReason, Miss, MissReason, PromptCounts, RequestTimings
 from tests.desktop.conversations.turns import IDS, SAMPLING, answer, ask, begin
 
