@@ -11,6 +11,7 @@ from inference.events import (
     PhaseChanged,
     PrefillProgress,
     PrefixExplained,
+    PromptCounted,
     RequestEvent,
     RequestFailed,
     RequestFinished,
@@ -25,10 +26,23 @@ from inference.model_config import ModelConfig, ModelInfo
 from inference.process.client import EngineClient
 from inference.process.worker_config import WorkerConfig
 from inference.reasoning import Reasoning
-from inference.request import EngineError, ErrorCode, FinishReason, GenerationRequest, ReadAhead, RequestId
+from inference.request import (
+    ContextFit,
+    ContextPolicy,
+    ContextRule,
+    EngineError,
+    ErrorCode,
+    FinishReason,
+    GenerationRequest,
+    ReadAhead,
+    RequestId,
+)
 from inference.sampling_params import SamplingParams
 
 __all__ = [
+    "ContextFit",
+    "ContextPolicy",
+    "ContextRule",
     "EngineClient",
     "EngineError",
     "EngineEvent",
@@ -50,6 +64,7 @@ __all__ = [
     "PhaseChanged",
     "PrefillProgress",
     "PrefixExplained",
+    "PromptCounted",
     "PromptCounts",
     "ReadAhead",
     "Reasoning",

@@ -10,7 +10,7 @@ from inference.metrics import KVUsage, PromptCounts, RequestTimings
 from inference.miss import Miss
 from inference.model_config import ModelConfig, ModelInfo
 from inference.reasoning import Reasoning
-from inference.request import ErrorCode, FinishReason, RequestId
+from inference.request import ContextFit, ErrorCode, FinishReason, RequestId
 from inference.token_logprobs import TokenLogprobs
 
 
@@ -70,7 +70,11 @@ class TokenDelta:
 @dataclass(frozen=True, slots=True)
 class RequestFinished:
     """The end of a reply that was not refused. text is the answer alone; token_ids are to be kept with it, and are the
-    ids of both where there is reasoning."""
+    ids of both where there is reasoning.
+
+    text, reasoning and token_ids are the whole reply's, with what it went on from; num_generation_tokens were sampled
+    for this request.
+    """
 
     request_id: RequestId
     finish_reason: FinishReason
@@ -92,6 +96,8 @@ class RequestFinished:
     message_ids: tuple[tuple[TokenId, ...] | None, ...] = ()
     """What the content of each of the request's messages became, to be given back with it; None: of no use."""
     reasoning: Reasoning | None = None
+    fit: ContextFit | None = None
+    """Which messages the model was not given. None: raw text, or ended before it was read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +107,16 @@ class RequestFailed:
     request_id: RequestId
     code: ErrorCode
     message: str
+    fit: ContextFit | None = None
+    """Where the prompt was too long."""
+
+
+@dataclass(frozen=True, slots=True)
+class PromptCounted:
+    """How a chat would fit if it were sent now; where messages are left out, num_sent_tokens is an estimate."""
+
+    request_id: RequestId
+    fit: ContextFit
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +173,14 @@ class WorkerExited:
     cause: str
 
 
-RequestEvent = PhaseChanged | PrefillProgress | TokenDelta | RequestFinished | RequestFailed | PrefixExplained
+RequestEvent = (
+    PhaseChanged
+    | PrefillProgress
+    | TokenDelta
+    | RequestFinished
+    | RequestFailed
+    | PromptCounted
+    | PrefixExplained
+)
 EngineEvent = ModelLoadProgress | ModelLoaded | ModelLoadFailed | EngineStats | StoreNotice | WorkerExited
 Event = RequestEvent | EngineEvent

@@ -16,6 +16,7 @@ from inference.events import (
     PhaseChanged,
     PrefillProgress,
     PrefixExplained,
+    PromptCounted,
     RequestEvent,
     RequestFailed,
     RequestFinished,
@@ -23,10 +24,21 @@ from inference.events import (
     WorkerExited,
 )
 from inference.model_config import ModelConfig, ModelInfo
-from inference.process.wire import Abort, Command, Explain, Forget, Load, Prefetch, SetPins, Stop, Submit
+from inference.process.wire import (
+    Abort,
+    Command,
+    Count,
+    Explain,
+    Forget,
+    Load,
+    Prefetch,
+    SetPins,
+    Stop,
+    Submit,
+)
 from inference.process.worker_config import WorkerConfig
 from inference.process.worker_process import WorkerProcess
-from inference.request import EngineError, ErrorCode, GenerationRequest, ReadAhead, RequestId
+from inference.request import ContextFit, EngineError, ErrorCode, GenerationRequest, ReadAhead, RequestId
 
 _logger = logging.getLogger(__name__)
 # Of the time close() may take, what the worker spends on writing; the rest is for stopping and exiting.
@@ -85,6 +97,16 @@ class EngineClient:
                 raise EngineError(event.code, event.message)
         raise EngineError(ErrorCode.INTERNAL, "the engine gave no answer: try again")
 
+    async def count(self, request: GenerationRequest) -> ContextFit:
+        """How the request would fit into the context, answered beside replies that run. Raises EngineError, also where
+        its model is not the loaded one."""
+        async for event in self._stream(request, Count(request)):
+            if isinstance(event, PromptCounted):
+                return event.fit
+            if isinstance(event, RequestFailed):
+                raise EngineError(event.code, event.message)
+        raise EngineError(ErrorCode.INTERNAL, "the engine gave no answer: try again")
+
     async def _stream(
         self, request: GenerationRequest, command: Command
     ) -> AsyncGenerator[RequestEvent, None]:
@@ -99,7 +121,7 @@ class EngineClient:
                 return
             while True:
                 event = await stream.get()
-                is_last = isinstance(event, RequestFinished | RequestFailed | PrefixExplained)
+                is_last = isinstance(event, RequestFinished | RequestFailed | PromptCounted | PrefixExplained)
                 if is_last:
                     self._streams.pop(request.request_id, None)
                 yield event
@@ -185,7 +207,13 @@ class EngineClient:
     def _take_event(self, event: Event) -> None:
         if isinstance(
             event,
-            PhaseChanged | PrefillProgress | TokenDelta | RequestFinished | RequestFailed | PrefixExplained,
+            PhaseChanged
+            | PrefillProgress
+            | TokenDelta
+            | RequestFinished
+            | RequestFailed
+            | PromptCounted
+            | PrefixExplained,
         ):
             stream = self._streams.get(event.request_id)
             if stream is not None:

@@ -42,6 +42,11 @@ class Explain:
 
 
 @dataclass(frozen=True, slots=True)
+class Count:
+    request: GenerationRequest
+
+
+@dataclass(frozen=True, slots=True)
 class Forget:
     owner: str
 
@@ -65,7 +70,7 @@ class Stop:
     store_timeout_s: float
 
 
-Command = Submit | Load | Prefetch | Explain | Forget | SetPins | Abort | Stop
+Command = Submit | Load | Prefetch | Explain | Count | Forget | SetPins | Abort | Stop
 Frame = Command | events.Event
 
 # WorkerExited never travels: it is what the client says of a worker that is gone.

@@ -14,6 +14,7 @@ from inference.events import Event
 from inference.process.wire import (
     Abort,
     BrokenFrame,
+    Count,
     Explain,
     Forget,
     Load,
@@ -104,6 +105,8 @@ def _follow_commands(commands: BinaryIO, engine: Engine, stop_order: _StopOrder)
                     engine.prefetch(request, how_much)
                 case Explain(request):
                     engine.explain(request)
+                case Count(request):
+                    engine.count(request)
                 case Forget(owner):
                     engine.forget(owner)
                 case SetPins(owners):
