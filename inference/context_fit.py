@@ -205,14 +205,14 @@ class _Fitting:
             text = _too_long("the chat", fit.num_prompt_tokens, self._size)
         else:
             last = max((i for i, m in enumerate(self._messages) if m.role == "user"), default=0)
-            alone = self._sizes[last]
-            if alone > self._size.n_ctx:
-                text = _too_long("this message", alone, self._size)
-            else:
-                what = "the message and its reply so far" if self._begun_ids else "this message"
-                text = _too_long(
-                    f"{what}, with the system prompt and what is pinned,", fit.num_sent_tokens, self._size
-                )
+            what, num_tokens = "this message", self._sizes[last]
+            if num_tokens <= self._size.n_ctx:
+                num_tokens = fit.num_sent_tokens
+                if self._begun_ids:
+                    what += " with its reply so far"
+                elif len(self._messages) - len(fit.left_out) > 1:
+                    what += " with the system prompt and what is pinned"
+            text = _too_long(what, num_tokens, self._size)
         return EngineError(ErrorCode.PROMPT_TOO_LONG, text, fit)
 
 
