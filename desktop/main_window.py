@@ -64,7 +64,14 @@ class MainWindow(QMainWindow):
         self._undo_delete = QAction("Undo Delete Chat", self)
         self._fill_menus()
         # Qt keeps an order only between widgets of one window, so it is set once all are in it.
-        stops = (chat.composer, chat.transcript, chat.picker, chat_list.new_chat_button, chat_list.view)
+        stops = (
+            chat.composer,
+            chat.transcript,
+            chat.picker,
+            chat_list.new_chat_button,
+            chat_list.view,
+            chat.composer.context_count,
+        )
         for stop, following in pairwise(stops):
             self.setTabOrder(stop, following)
         self.resize(1100, 720)

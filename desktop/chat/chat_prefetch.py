@@ -9,7 +9,12 @@ from desktop.bridge.conversation_tasks import ConversationTasks
 from desktop.chat.open_chat import OpenChat
 from desktop.chat.turn import Turn
 from desktop.chat.turn_queue import TurnQueue
-from desktop.conversations import ConversationStore, DatabaseUnusable, messages_for_engine
+from desktop.conversations import (
+    ConversationStore,
+    DatabaseUnusable,
+    context_rule,
+    messages_for_engine,
+)
 from desktop.error_report import log
 from desktop.model_loading import ModelLoading
 from inference import EngineClient, GenerationRequest
@@ -63,10 +68,12 @@ class ChatPrefetch(QObject):
         if not branch or path is None or self._open_chat.id != conversation.id or not self._is_possible():
             return
         log.info("prefetch of a chat of %d messages", len(branch))
+        messages = messages_for_engine(branch)
         self._engine.prefetch(
             GenerationRequest(
                 model=self._models.config(str(path)),
-                messages=messages_for_engine(branch),
+                messages=messages,
+                context=context_rule(self._open_chat.branch.context, branch, messages),
                 owner=conversation.owner,
             )
         )

@@ -11,7 +11,13 @@ from desktop.bridge.settings_writer import SettingsWriter
 from desktop.chat.composer import Composer
 from desktop.chat.open_chat import OpenChat
 from desktop.chat.turn_queue import TurnQueue
-from desktop.conversations import ConversationStore, DatabaseUnusable, messages_for_engine
+from desktop.conversations import (
+    ConversationStore,
+    DatabaseUnusable,
+    StoredMessage,
+    context_rule,
+    messages_for_engine,
+)
 from desktop.error_report import log
 from desktop.model_loading import ModelLoading
 from inference import EngineClient, GenerationRequest, Message, ReadAhead
@@ -84,6 +90,7 @@ class DraftReading(QObject):
             return
         before: tuple[Message, ...] = ()
         owner = None
+        branch: list[StoredMessage] = []
         if self._open_chat.conversation is not None:
             try:
                 branch = await self._chats.run(ConversationStore.branch, self._open_chat.conversation.id)
@@ -95,10 +102,12 @@ class DraftReading(QObject):
             return
         self._told = how_much, draft
         log.info("draft of %d characters to be read (%s)", len(draft), how_much.value)
+        messages = (*before, Message("user", draft))
         self._engine.prefetch(
             GenerationRequest(
                 model=self._models.config(str(path)),
-                messages=(*before, Message("user", draft)),
+                messages=messages,
+                context=context_rule(self._open_chat.branch.context, branch, messages, num_drafts=1),
                 owner=owner,
                 is_private=self._open_chat.is_private,
             ),

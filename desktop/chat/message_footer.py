@@ -26,6 +26,7 @@ class MessageFooter:
         self._message = message
         self._style = style
         self._is_unfolded = is_unfolded
+        self._words = " · ".join(part for part in (message.standing, message.caption) if part)
         self._error: TextBlockLayout | None = None
         self._details: DetailsLayout | None = None
         self.height = 0.0
@@ -34,7 +35,7 @@ class MessageFooter:
             self._error = TextBlockLayout(block, style, style.column_width - style.px(56))
             self.height += style.px(12) + self._error.height + style.px(24)
         self._caption = QRectF()
-        if message.caption:
+        if self._words:
             self._caption = self._caption_rect(self.height + style.px(10))
             self.height = self._caption.bottom()
         if message.details and is_unfolded:
@@ -48,7 +49,7 @@ class MessageFooter:
         style, message = self._style, self._message
         room = QRectF(0, 0, style.column_width - self._dot_room() - self._chevron_room(), 10_000)
         flags = Qt.TextFlag.TextWordWrap.value
-        size = QFontMetricsF(style.small_font).boundingRect(room, flags, message.caption).size()
+        size = QFontMetricsF(style.small_font).boundingRect(room, flags, self._words).size()
         left = style.column_width - size.width() - 1 if message.role == "user" else self._dot_room()
         return QRectF(left, top, size.width() + 1, ceil(size.height()))
 
@@ -61,7 +62,7 @@ class MessageFooter:
     def paint(self, painter: QPainter) -> None:
         if self._error is not None:
             self._paint_error(painter, self._error)
-        if self._message.caption:
+        if self._words:
             self._paint_caption(painter)
         if self._details is not None:
             painter.save()
@@ -87,7 +88,7 @@ class MessageFooter:
         style, theme, rect = self._style, self._style.theme, self._caption
         painter.setFont(style.small_font)
         painter.setPen(QColor(theme.muted))
-        painter.drawText(rect, Qt.TextFlag.TextWordWrap.value, self._message.caption)
+        painter.drawText(rect, Qt.TextFlag.TextWordWrap.value, self._words)
         line = QFontMetricsF(style.small_font).lineSpacing()
         if self._message.details:
             self._paint_chevron(painter, QPointF(rect.right() + style.px(10), rect.bottom() - line / 2))
@@ -117,7 +118,7 @@ class MessageFooter:
         return self._details_spots() + self._action_spots()
 
     def _details_spots(self) -> list[HotSpot]:
-        if not self._message.details or not self._message.caption:
+        if not self._message.details or not self._words:
             return []
         pad = self._style.px(4)
         rect = self._caption.adjusted(-pad, -pad, self._chevron_room(), pad)

@@ -18,13 +18,16 @@ from desktop.chat.turn import Turn
 from desktop.chat.turn_queue import TurnQueue
 from desktop.conversation_list.list_model import NEW_CHAT_TITLE
 from desktop.conversations import (
+    ChatContext,
     Conversation,
     ConversationId,
     ConversationStore,
     DatabaseUnusable,
+    MessageId,
     NoSuchRecord,
     NotSaved,
     StoredMessage,
+    chat_context,
 )
 from desktop.model_loading import ModelLoading
 from desktop.wording import as_sentence
@@ -113,17 +116,19 @@ class OpenChat(QObject):
         async with self._changing:
             conversation: Conversation | None = None
             branch: list[StoredMessage] = []
+            context = ChatContext()
             if conversation_id is not None:
                 try:
                     conversation = await self._chats.run(ConversationStore.conversation, conversation_id)
                     branch = await self._chats.run(ConversationStore.branch, conversation_id)
+                    context = await self._chats.run(chat_context, conversation_id)
                 except NoSuchRecord:
                     conversation = None
                 except DatabaseUnusable as error:
                     self.told.emit(str(error))
                     return
             self._is_private = is_private if conversation is None else conversation.is_private
-            self._show(conversation, branch, keep_typed)
+            self._show(conversation, branch, context, keep_typed)
         self.ready.set()
         self.opened.emit(self.id)
 
@@ -150,7 +155,25 @@ class OpenChat(QObject):
                 self._sending = False
             await self._refresh()
 
-    async def retry(self) -> None:
+    @property
+    def changing(self) -> asyncio.Lock:
+        """Whoever else changes the chat in several steps holds it meanwhile."""
+        return self._changing
+
+    async def go_on(self, *, may_drop: bool = False) -> None:
+        """The last reply goes on where it ended; may_drop: the oldest turns may be left out for it."""
+        if self.conversation is None or self.id in self._turns.replying():
+            return
+        async with self._changing:
+            branch = await self._chats.run(ConversationStore.branch, self.conversation.id)
+            if len(branch) < 2 or branch[-1].role != "assistant":
+                return
+            try:
+                await self._answer(branch[-2], begun=branch[-1], may_drop=may_drop)
+            except NotSaved as error:
+                self.not_saved.emit(str(error))
+
+    async def retry(self, *, may_drop: bool = False) -> None:
         """Answer the last message of the branch again; the former try stays on disk."""
         if self.conversation is None or self.id in self._turns.replying():
             return
@@ -162,7 +185,7 @@ class OpenChat(QObject):
             if former_try is not None:
                 self.branch.replace_last(former_try.id, user_row(branch[-1]))
             try:
-                await self._answer(branch[-1])
+                await self._answer(branch[-1], may_drop=may_drop)
             except NotSaved as error:
                 self.not_saved.emit(str(error))
                 self.branch.update(replace(user_row(branch[-1]), actions=(RETRY,)))
@@ -218,11 +241,17 @@ class OpenChat(QObject):
         if self.conversation is not None:
             self._turns.stop(self.conversation.id)
 
-    def _show(self, conversation: Conversation | None, branch: list[StoredMessage], keep_typed: bool) -> None:
+    def _show(
+        self,
+        conversation: Conversation | None,
+        branch: list[StoredMessage],
+        context: ChatContext,
+        keep_typed: bool,
+    ) -> None:
         self.conversation = conversation
         chosen = conversation.model_path if conversation is not None else None
         self._model_path = Path(chosen) if chosen else self._models.default_path
-        self.branch.show(self.id, branch, is_private=self._is_private)
+        self.branch.show(self.id, branch, context, is_private=self._is_private)
         typed = self._composer.text() if keep_typed else ""
         self._saved_draft = conversation.draft if conversation is not None else ""
         self._composer.set_text(self._saved_draft + typed)
@@ -240,7 +269,9 @@ class OpenChat(QObject):
             self.listing_changed.emit()
         return self.conversation
 
-    async def _answer(self, message: StoredMessage) -> None:
+    async def _answer(
+        self, message: StoredMessage, *, begun: StoredMessage | None = None, may_drop: bool = False
+    ) -> None:
         if self._model_path is None:
             self.branch.update(replace(user_row(message), error=NO_MODEL_ERROR, actions=(CHOOSE_MODEL,)))
             return
@@ -249,6 +280,8 @@ class OpenChat(QObject):
             message,
             self._models.config(str(self._model_path)),
             sampling or self._settings.settings.sampling,
+            begun=begun,
+            may_drop=may_drop,
         )
 
     async def _refresh(self) -> None:
@@ -302,9 +335,13 @@ class OpenChat(QObject):
         if not self.branch.shows(turn):
             self.listing_changed.emit()
             return
-        self.branch.withdraw(turn)
+        self.take_back(turn.question.reply_id, turn.question.user_id, turn.question.content)
+
+    def take_back(self, reply_id: MessageId, user_id: MessageId, content: str) -> None:
+        """A message that was withdrawn stands before what was typed since, as the store has it in the draft."""
+        self.branch.withdraw(reply_id, user_id)
         typed = self._composer.text()
-        self._composer.set_text("\n\n".join(text for text in (turn.question.content, typed) if text))
+        self._composer.set_text("\n\n".join(text for text in (content, typed) if text))
         self._background.start(self._refresh())
 
     def _show_title(self) -> None:

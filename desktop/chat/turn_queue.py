@@ -15,6 +15,7 @@ from desktop.conversations import (
     ConversationStore,
     NotSaved,
     StoredMessage,
+    resume_reply,
 )
 from desktop.error_report import log
 from desktop.reply_log import ReplyLog
@@ -60,13 +61,33 @@ class TurnQueue(QObject):
     def replying(self) -> set[ConversationId]:
         return {turn.question.conversation_id for turn in self._live if turn.answering}
 
-    async def answer(self, question: StoredMessage, model: ModelConfig, sampling: SamplingParams) -> Turn:
-        """Begin the reply on disk and queue it. Raises NotSaved; the question itself stays."""
-        reply = await self._chats.run(
-            ConversationStore.begin_reply, question.conversation_id, question.id, model.path, sampling
-        )
+    async def answer(
+        self,
+        question: StoredMessage,
+        model: ModelConfig,
+        sampling: SamplingParams,
+        *,
+        begun: StoredMessage | None = None,
+        may_drop: bool = False,
+    ) -> Turn:
+        """Begin the reply on disk and queue it; begun: a reply that goes on. Raises NotSaved; the question stays."""
+        if begun is None:
+            reply = await self._chats.run(
+                ConversationStore.begin_reply, question.conversation_id, question.id, model.path, sampling
+            )
+        else:
+            reply = await self._chats.run(resume_reply, begun.id, model.path, sampling)
         turn = Turn(
-            Question(question.conversation_id, question.id, question.content, reply.id, model, sampling),
+            Question(
+                question.conversation_id,
+                question.id,
+                question.content,
+                reply.id,
+                model,
+                sampling,
+                begun,
+                may_drop,
+            ),
             self._chats,
             self._engine,
             self,

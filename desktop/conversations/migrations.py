@@ -110,6 +110,14 @@ def m004_reasoning(db: Database) -> None:
         db.execute(f"ALTER TABLE messages ADD COLUMN {column}")
 
 
+@migrations()
+def m005_full_context(db: Database) -> None:
+    # context_fit: JSON, see context_memory.KeptFit; null: the reply is from before, or was never begun.
+    db.execute("ALTER TABLE conversations ADD COLUMN context_choice TEXT NOT NULL DEFAULT 'ask'")
+    db.execute("ALTER TABLE messages ADD COLUMN is_pinned INTEGER NOT NULL DEFAULT 0")
+    db.execute("ALTER TABLE messages ADD COLUMN context_fit TEXT")
+
+
 def check_schema(db: Database) -> None:
     """Reads only. Raises DatabaseUnusable if the schema is another program's or a newer version's."""
     with Database(memory=True, execute_plugins=False) as empty:  # where every step is pending

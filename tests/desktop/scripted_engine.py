@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from inference import (
+    ContextFit,
     EngineError,
     EngineEvent,
     ErrorCode,
@@ -111,8 +112,13 @@ def finished(
     return replace(event, **changes)
 
 
-def failed(code: ErrorCode, message: str) -> RequestFailed:
-    return RequestFailed(ANY_REQUEST, code, message)
+def failed(code: ErrorCode, message: str, fit: ContextFit | None = None) -> RequestFailed:
+    return RequestFailed(ANY_REQUEST, code, message, fit)
+
+
+def fit(num_tokens: int, num_sent: int | None = None, **changes: Any) -> ContextFit:
+    whole = ContextFit(num_tokens, num_tokens if num_sent is None else num_sent, 8192, 8192, 20_000)
+    return replace(whole, **changes)
 
 
 def reply(text: str) -> list[RequestEvent]:
@@ -157,6 +163,10 @@ class ScriptedEngine:
         self.prefetched: list[GenerationRequest] = []
         self.drafts: list[tuple[GenerationRequest, ReadAhead]] = []
         self.forgotten: list[str] = []
+        self.counted: list[GenerationRequest] = []
+        self.fit: Callable[[GenerationRequest], ContextFit] = lambda request: fit(
+            10 * len(request.messages or ())
+        )
         self.pins: tuple[str, ...] | None = None
         self.worker_pid: int | None = 1
         self.cannot_start = False
@@ -215,6 +225,10 @@ class ScriptedEngine:
             self.prefetched.append(request)
         else:
             self.drafts.append((request, how_much))
+
+    async def count(self, request: GenerationRequest) -> ContextFit:
+        self.counted.append(request)
+        return self.fit(request)
 
     def forget(self, owner: str) -> None:
         self.calls.append("forget")

@@ -6,7 +6,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QWidget
 
-from tests.desktop.running_window import RunningWindow
+from tests.desktop.running_window import RunningWindow, until
 from tests.desktop.scripted_engine import reply
 
 
@@ -15,12 +15,15 @@ async def test_tab_goes_from_the_message_box_to_the_newest_reply_and_on_around(w
         window.engine.enqueue(reply("Hello!"))
         await window.ask("Hi")
         everwarm, seen = window.everwarm, list[QWidget | None]()
-        for _ in range(6):
+        count = everwarm.panel.composer.context_count
+        await until(lambda: not count.isHidden())
+        for _ in range(7):
             QTest.keyClick(QApplication.focusWidget(), Qt.Key.Key_Tab)
             seen.append(QApplication.focusWidget())
         transcript = everwarm.panel.transcript
         new_chat = everwarm.window.findChild(QWidget, "new_chat_button")
-        assert seen == [transcript, transcript, everwarm.picker, new_chat, everwarm.list_view, window.input]
+        chat_list = everwarm.list_view
+        assert seen == [transcript, transcript, everwarm.picker, new_chat, chat_list, count, window.input]
 
 
 async def test_enter_on_the_caption_shows_the_receipt(window: RunningWindow) -> None:
