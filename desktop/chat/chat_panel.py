@@ -11,7 +11,7 @@ from desktop.chat.transcript_view import TranscriptView
 from desktop.model_picker import ModelPicker
 from desktop.wording import plain_tool_tip
 
-COMPOSER_HINT = "Message (Enter sends, Shift+Enter starts a new line)"
+COMPOSER_HINT = "Message (Shift+Enter for a new line)"
 EMPTY_TITLE = "Ask something. It stays on this computer."
 PRIVATE_TITLE = "A private chat"
 PRIVATE_NOTE = (

@@ -14,9 +14,10 @@ from desktop.quantities import format_count
 
 PIN = ("pin_message", "Pin for the model")
 UNPIN = ("unpin_message", "Unpin")
-PINNED = "Pinned: the model always sees it"
-STILL_SEEN = "The model still sees it"
-SEEN_AGAIN = "Pinned: the model sees it from the next reply on"
+PINNED = "Pinned"
+PINNED_ABOVE = "Pinned, still seen"
+STILL_SEEN = "Still seen"
+SEEN_AGAIN = "Pinned, seen from the next reply on"
 
 
 class MemoryView:
@@ -41,10 +42,10 @@ class MemoryView:
     def _standing(self, row: TranscriptMessage, is_pinned: bool) -> str:
         if row.key in self._left_out:
             return SEEN_AGAIN if is_pinned else ""
-        if is_pinned:
-            return PINNED
         # A message never has a smaller id than the one it follows.
         is_above = self._first_seen is not None and row.key < self._first_seen
+        if is_pinned:
+            return PINNED_ABOVE if is_above else PINNED
         return STILL_SEEN if is_above and row.text else ""
 
 

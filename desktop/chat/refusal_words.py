@@ -45,7 +45,4 @@ def larger_context_words(fit: KeptFit) -> str:
     if larger is None:
         return ""
     more = format_bytes((larger - fit.n_ctx) * fit.kv_bytes_per_token)
-    return (
-        f"This model can take {format_count(larger)} tokens: it is then loaded again, with about {more} more memory "
-        "for every chat."
-    )
+    return f"This model can take {format_count(larger)} tokens: it is then loaded again, with about {more} more memory."

@@ -13,7 +13,7 @@ from pathlib import Path
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QAction
 
-from desktop.chat.memory_mark import PINNED, SEEN_AGAIN, STILL_SEEN
+from desktop.chat.memory_mark import PINNED, PINNED_ABOVE, SEEN_AGAIN, STILL_SEEN
 from desktop.conversations import ContextChoice, MessageStatus
 from inference import ContextFit, ContextPolicy, ErrorCode, FinishReason, Message
 from tests.desktop.running_window import RunningWindow, until
@@ -124,7 +124,7 @@ async def test_a_chat_that_drops_its_oldest_turns_shows_where_the_memory_begins(
         assert (rule.policy, rule.pinned) == (ContextPolicy.DROP_OLDEST, (1,))
         mark = "The model no longer sees the 2 messages above, only what is pinned"
         assert [row.mark for row in window.rows] == ["", "", "", "", mark, ""]
-        assert [row.standing for row in window.rows] == [STILL_SEEN, PINNED, "", "", "", ""]
+        assert [row.standing for row in window.rows] == [STILL_SEEN, PINNED_ABOVE, "", "", "", ""]
         transcript.action_triggered.emit(keys[3], "pin_message")
         await until(lambda: window.rows[3].standing == SEEN_AGAIN)
         rows = window.rows
