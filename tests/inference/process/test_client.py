@@ -79,7 +79,7 @@ async def test_a_chat_is_counted_cut_and_a_reply_continued_from_another_process(
 ) -> None:
     client, small = start_client(), replace(starter, n_ctx=512)
     chat = [Message("system", "Be brief.")]
-    for _ in range(20):
+    for _ in range(40):
         chat += [
             Message("user", "Tell me a story about rain and a small boat."),
             Message("assistant", "Rain."),
