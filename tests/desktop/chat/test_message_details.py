@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from PySide6.QtCore import QPoint, QPointF, Qt
+from PySide6.QtCore import QPoint, QPointF, Qt, QTimer
+from PySide6.QtGui import QContextMenuEvent
+from PySide6.QtWidgets import QMenu
 from pytestqt.qtbot import QtBot
 
 from desktop.chat.transcript_message import Detail, TranscriptMessage
@@ -147,3 +149,18 @@ def test_the_mark_stands_above_the_bubble_and_moves_nothing_else(view: Transcrip
     assert answer.height == before[1]
     view.update_message(plain)
     assert [message.height for message in view.shown_messages()] == before
+
+
+def test_the_context_menu_offers_what_the_message_has(view: TranscriptView) -> None:
+    def choose() -> None:
+        menu = view.findChild(QMenu)
+        next(action for action in menu.actions() if action.text() == "Pin for the model").trigger()
+        menu.close()
+
+    view.set_messages([TranscriptMessage(7, "user", "Hello", menu=(("pin_message", "Pin for the model"),))])
+    done: list[tuple[int, str]] = []
+    view.action_triggered.connect(lambda key, action: done.append((key, action)))
+    where = QPoint(400, 40)
+    QTimer.singleShot(0, choose)
+    view.contextMenuEvent(QContextMenuEvent(QContextMenuEvent.Reason.Mouse, where, where))
+    assert done == [(7, "pin_message")]
