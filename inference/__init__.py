@@ -4,6 +4,7 @@ from inference.events import (
     EngineEvent,
     EngineStats,
     Event,
+    GrammarChecked,
     ModelLoaded,
     ModelLoadFailed,
     ModelLoadProgress,
@@ -25,9 +26,13 @@ from inference.model_config import ModelConfig, ModelInfo
 from inference.process.client import EngineClient
 from inference.process.worker_config import WorkerConfig
 from inference.request import EngineError, ErrorCode, FinishReason, GenerationRequest, ReadAhead, RequestId
+from inference.sampling_defaults import NEUTRAL, SamplingDefaults
 from inference.sampling_params import SamplingParams
+from inference.template_info import TemplateInfo, TemplateUse
+from inference.template_options import OptionValue, TemplateOption
 
 __all__ = [
+    "NEUTRAL",
     "EngineClient",
     "EngineError",
     "EngineEvent",
@@ -36,6 +41,7 @@ __all__ = [
     "Event",
     "FinishReason",
     "GenerationRequest",
+    "GrammarChecked",
     "KVUsage",
     "Message",
     "Miss",
@@ -45,6 +51,7 @@ __all__ = [
     "ModelLoadFailed",
     "ModelLoadProgress",
     "ModelLoaded",
+    "OptionValue",
     "Phase",
     "PhaseChanged",
     "PrefillProgress",
@@ -57,8 +64,12 @@ __all__ = [
     "RequestId",
     "RequestTimings",
     "Role",
+    "SamplingDefaults",
     "SamplingParams",
     "StoreNotice",
+    "TemplateInfo",
+    "TemplateOption",
+    "TemplateUse",
     "TokenDelta",
     "TokenId",
     "WorkerConfig",

@@ -10,6 +10,7 @@ from inference.metrics import KVUsage, PromptCounts, RequestTimings
 from inference.miss import Miss
 from inference.model_config import ModelConfig, ModelInfo
 from inference.request import ErrorCode, FinishReason, RequestId
+from inference.template_info import TemplateUse
 from inference.token_logprobs import TokenLogprobs
 
 
@@ -83,6 +84,8 @@ class RequestFinished:
     """Handed to decode once more because of that, or because another chat's stop dropped a batch."""
     message_ids: tuple[tuple[TokenId, ...] | None, ...] = ()
     """What the content of each of the request's messages became, to be given back with it; None: of no use."""
+    template: TemplateUse | None = None
+    """What the chat was written with; None for raw text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +95,14 @@ class RequestFailed:
     request_id: RequestId
     code: ErrorCode
     message: str
+
+
+@dataclass(frozen=True, slots=True)
+class GrammarChecked:
+    """problem: why no reply can follow the grammar or JSON schema, one line; None: nothing was found."""
+
+    request_id: RequestId
+    problem: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +159,14 @@ class WorkerExited:
     cause: str
 
 
-RequestEvent = PhaseChanged | PrefillProgress | TokenDelta | RequestFinished | RequestFailed | PrefixExplained
+RequestEvent = (
+    PhaseChanged
+    | PrefillProgress
+    | TokenDelta
+    | RequestFinished
+    | RequestFailed
+    | PrefixExplained
+    | GrammarChecked
+)
 EngineEvent = ModelLoadProgress | ModelLoaded | ModelLoadFailed | EngineStats | StoreNotice | WorkerExited
 Event = RequestEvent | EngineEvent

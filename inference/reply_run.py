@@ -316,6 +316,7 @@ class ReplyRun:
             num_preemptions=self.num_preemptions,
             reread_tokens=self.reread_tokens,
             message_ids=self.prompt.message_ids if self.prompt is not None else (),
+            template=self.prompt.template_use if self.prompt is not None else None,
         )
 
     def store_sequence(self) -> None:
