@@ -19,6 +19,8 @@ from desktop.chat.chat_prefetch import ChatPrefetch
 from desktop.chat.draft_reading import DraftReading
 from desktop.chat.open_chat import OpenChat
 from desktop.chat.turn_queue import TurnQueue
+from desktop.chat_settings.settings_editing import ChatSettingsEditing
+from desktop.chat_settings.settings_panel import ChatSettingsPanel
 from desktop.conversation_list.list_actions import ConversationListActions
 from desktop.conversation_list.list_model import ConversationListModel
 from desktop.conversation_list.list_panel import ConversationListPanel
@@ -114,6 +116,11 @@ class Everwarm(QObject):
         )
         list_panel = ConversationListPanel(self.list_view)
         self.window = MainWindow(list_panel, self.panel, self.gauges, self.notices)
+        self.settings_panel = ChatSettingsPanel()
+        self.settings_editing = ChatSettingsEditing(
+            self.settings_panel, self.open_chat, self.engine, self.models, self.settings, self.background
+        )
+        self.window.add_side_panel(self.settings_panel)
         self._connect(list_panel)
         report.told.connect(lambda text: self.notices.show_notice("fault", text, kind="error"))
         for problem in loaded.problems:
@@ -168,6 +175,7 @@ class Everwarm(QObject):
         engine_closed = asyncio.ensure_future(self.engine.close(ENGINE_CLOSE_S))
         await self.turns.interrupt_all()
         if self.open_chat.ready.is_set():
+            await self.open_chat.save_settings()
             await self.open_chat.save_draft()
         self.settings.settings = replace(
             self.settings.settings, window_geometry=bytes(geometry), last_conversation_id=self.open_chat.id
@@ -204,6 +212,11 @@ class Everwarm(QObject):
         window.delete_requested.connect(self.list_actions.delete_current)
         window.undo_delete_requested.connect(self.list_actions.undo_delete)
         window.stop_requested.connect(open_chat.stop)
+        window.chat_settings_requested.connect(self._toggle_chat_settings)
+        self.panel.settings_button.clicked.connect(self._toggle_chat_settings)
+        self.settings_panel.close_requested.connect(self._toggle_chat_settings)
+        self.settings_editing.format_trouble.connect(self._show_format_trouble)
+        open_chat.choose_template_requested.connect(self._choose_format)
         window.theme_chosen.connect(self._choose_theme)
         self.list_actions.undo_available.connect(window.set_undo_available)
         self.picker.model_chosen.connect(self._choose_model)
@@ -295,6 +308,23 @@ class Everwarm(QObject):
 
     def _show_not_saved(self, text: str) -> None:
         self.notices.show_notice("not saved", text, kind="error")
+
+    def _toggle_chat_settings(self) -> None:
+        is_open = self.settings_panel.isHidden()
+        self.settings_panel.setVisible(is_open)
+        (self.settings_panel.system_prompt.editor if is_open else self.panel.composer).setFocus()
+
+    def _choose_format(self) -> None:
+        self.settings_panel.show()
+        self.settings_panel.show_format()
+
+    def _show_format_trouble(self, text: str) -> None:
+        if not text:
+            self.notices.dismiss("format")
+        elif text != self.notices.text("format"):
+            self.notices.show_notice(
+                "format", text, action=NoticeAction("Choose a format", self._choose_format)
+            )
 
     def _choose_theme(self, choice: Theme) -> None:
         self._show_theme(choice)

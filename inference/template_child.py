@@ -88,8 +88,9 @@ class _Renderer:
         names = meta.find_undeclared_variables(self._environment.parse(source))
         tree = self._environment.parse(source)
         found: dict[str, list[str]] = {name: [] for name in sorted(names)}
-        for node in tree.find_all((nodes.Compare, nodes.Assign)):
-            name = node.expr if isinstance(node, nodes.Compare) else node.target
+        comparisons = [(node.expr, node) for node in tree.find_all(nodes.Compare)]
+        assignments = [(node.target, node) for node in tree.find_all(nodes.Assign)]
+        for name, node in [*comparisons, *assignments]:
             if isinstance(name, nodes.Name) and name.name in found:
                 texts = found[name.name]
                 for constant in node.find_all(nodes.Const):

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import NewType
+from typing import Any, NewType
 
-from inference import FinishReason, Miss, PromptCounts, RequestTimings, Role, SamplingParams, TokenId
+from inference import (
+    FinishReason,
+    Miss,
+    OptionValue,
+    PromptCounts,
+    RequestTimings,
+    Role,
+    SamplingParams,
+    TemplateUse,
+    TokenId,
+)
 
 ConversationId = NewType("ConversationId", int)
 MessageId = NewType("MessageId", int)
@@ -22,6 +33,21 @@ class MessageStatus(StrEnum):
     """The worker or the app died while it was written; `error` says which."""
     FAILED = "failed"
     """Refused or ended by an error; `error` says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChatSettings:
+    """What a chat sets for its next replies.
+
+    system_prompt: stands before all of its messages; empty: none. sampling: values of SamplingParams by name; what it
+    does not name is taken from the settings, and then from the model. template: see GenerationRequest.chat_template.
+    template_options: see there too.
+    """
+
+    system_prompt: str = ""
+    sampling: Mapping[str, Any] = field(default_factory=dict)
+    template: str | None = None
+    template_options: Mapping[str, OptionValue] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +67,7 @@ class Conversation:
     created_at: datetime
     updated_at: datetime
     model_path: str | None
-    sampling: SamplingParams | None
+    settings: ChatSettings
     head_id: MessageId | None
     draft: str
     deleted_at: datetime | None
@@ -56,7 +82,7 @@ class StoredMessage:
 
     token_ids: see Message. seed: the one really used. Everything after `error` is None for what the user wrote.
     updated_at: when its text was last saved. bytes_read: from the KV store; None for a reply from before receipts.
-    miss: why the rest of the prompt was read by the model.
+    miss: why the rest of the prompt was read by the model. template: what the prompt was written with.
     """
 
     id: MessageId
@@ -79,3 +105,4 @@ class StoredMessage:
     decode_tokens_per_second: float | None
     bytes_read: int | None
     miss: Miss | None
+    template: TemplateUse | None

@@ -29,7 +29,7 @@ def options(source: str) -> dict[str, tuple[OptionValue, ...]] | None:
         ("openai-gpt-oss-120b", {"reasoning_effort": ("low", "medium", "high")}),
         (
             "tencent-Hy3",
-            {"preserved_thinking": SWITCH, "reasoning_effort": ("no_think", "high", "low")},
+            {"preserved_thinking": SWITCH, "reasoning_effort": ("high", "low", "no_think")},
         ),
         ("meta-llama-Llama-3.2-3B-Instruct", {}),
     ],
