@@ -6,13 +6,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QFontDatabase, QFontMetricsF, QWheelEvent
+from PySide6.QtGui import QFontDatabase, QFontMetricsF, QPainter, QPaintEvent, QWheelEvent
 from PySide6.QtWidgets import QComboBox, QLineEdit, QPlainTextEdit
 
 from desktop.chat.sampling_layers import LayeredValue
 from desktop.chat_settings.sampling_fields import SamplingField
 from desktop.chat_settings.setting_row import SettingRow
 from desktop.chat_settings.value_text import origin_words, shown_value, value_from
+from desktop.icons import icon
+from desktop.theme import theme_of
+
+_CHEVRON_PX = 14
 
 
 class TypedRow(SettingRow):
@@ -117,6 +121,15 @@ class QuietComboBox(QComboBox):
 
     def wheelEvent(self, event: QWheelEvent) -> None:
         event.ignore()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        super().paintEvent(event)
+        # The style sheet that gives it a border takes its arrow away.
+        theme = theme_of(self.window().palette())
+        left, top = self.width() - _CHEVRON_PX - 6, (self.height() - _CHEVRON_PX) // 2
+        painter = QPainter(self)
+        icon("chevron-down", theme.muted).paint(painter, left, top, _CHEVRON_PX, _CHEVRON_PX)
+        painter.end()
 
 
 class TextBox(QPlainTextEdit):
