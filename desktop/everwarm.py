@@ -321,7 +321,7 @@ class Everwarm(QObject):
     def _show_format_trouble(self, text: str) -> None:
         if not text:
             self.notices.dismiss("format")
-        elif text != self.notices.text("format"):
+        else:
             self.notices.show_notice(
                 "format", text, action=NoticeAction("Choose a format", self._choose_format)
             )

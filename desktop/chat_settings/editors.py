@@ -27,7 +27,7 @@ class TypedRow(SettingRow):
         self.field = field
         self.editor: QLineEdit | TextBox
         if field.kind == "texts":
-            self.editor = TextBox(lines=2)
+            self.editor = TextBox(lines=3)
             self.editor.textChanged.connect(self._take)
         else:
             self.editor = QLineEdit()

@@ -48,6 +48,7 @@ class SettingRow(QWidget):
 
     def place(self, editor: QWidget, *, is_wide: bool = False) -> None:
         """Beside the name, or below it over the whole width."""
+        self._editor = editor
         self.name_label.setBuddy(editor)
         editor.setAccessibleName(self.name_label.text())
         editor.setToolTip(self._hint)
@@ -72,12 +73,19 @@ class SettingRow(QWidget):
         self.origin_label.setText(words)
         self.origin_label.setVisible(bool(words))
         self.reset_button.setVisible(is_set)
+        self._describe()
 
     def show_error(self, reason: str) -> None:
         """Empty: nothing is wrong. What was typed stays, and what held before holds on."""
         self.error_label.setText(reason)
         self.error_label.setVisible(bool(reason))
         self.reset_button.setVisible(bool(reason) or not self.reset_button.isHidden())
+        self._describe()
+
+    def _describe(self) -> None:
+        """For screen readers, which do not see what stands below an editor."""
+        texts = (self.error_label.text(), self.origin_label.text(), self._hint)
+        self._editor.setAccessibleDescription(". ".join(text.rstrip(".") for text in texts if text))
 
     @property
     def error(self) -> str:

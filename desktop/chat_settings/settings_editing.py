@@ -37,7 +37,7 @@ class ChatSettingsEditing(QObject):
         self._engine = engine
         self._models = models
         self._settings = settings
-        self._background = background
+        self._told = ""
         panel.changed.connect(self._change)
         panel.use_for_new_chats_requested.connect(self._use_for_new_chats)
         panel.check_wanted.connect(lambda sampling: background.start(self._check(sampling)))
@@ -55,7 +55,10 @@ class ChatSettingsEditing(QObject):
             has_messages=chat.conversation is not None and chat.conversation.head_id is not None,
             is_other_chat=is_other_chat,
         )
-        self.format_trouble.emit(_trouble(model, chat.settings))
+        # Told once: what was dismissed does not come back with every message.
+        if (trouble := _trouble(model, chat.settings)) != self._told:
+            self._told = trouble
+            self.format_trouble.emit(trouble)
 
     @property
     def model(self) -> ModelInfo | None:

@@ -147,6 +147,7 @@ async def test_a_bad_value_is_refused_in_place_and_what_held_before_holds_on(win
         QTest.keyClick(row.editor, Qt.Key.Key_Home)
         QTest.keyClicks(row.editor, "7")
         assert row.error == "Must be above 0 and at most 1, not 70.9. Not used."
+        assert row.editor.accessibleDescription().startswith(row.error)
         assert await saved(window) == ChatSettings(sampling={"top_p": 0.9})
         window.engine.enqueue(reply("Hello!"))
         await window.ask("Hi")
@@ -315,8 +316,15 @@ async def test_a_model_whose_format_is_guessed_is_never_silent_about_it(window: 
     async with window:
         await until(lambda: "chatml, built into Everwarm" in window.notice("format"))
         assert "has no chat template" in window.notice("format")
+        # Dismissed, it does not come back with the next message.
+        window.everwarm.notices.dismiss("format")
+        window.engine.enqueue(reply("Hello!"))
+        await window.ask("Hi")
+        assert window.notice("format") == ""
+        await window.everwarm.open_chat.open(window.everwarm.open_chat.id)
         chosen(panel_of(window).template_section.template_row, "Chatml, built into Everwarm")
-        await until(lambda: window.notice("format") == "")
+        assert await saved(window) == ChatSettings(template="built-in chatml")
+        assert window.notice("format") == ""
 
 
 async def test_a_model_that_no_format_fits_leads_to_the_choice(window: RunningWindow) -> None:
