@@ -25,6 +25,7 @@ from inference.miss import Miss, MissReason
 from inference.model_config import ModelConfig, ModelInfo
 from inference.process.client import EngineClient
 from inference.process.worker_config import WorkerConfig
+from inference.reasoning import Reasoning
 from inference.request import EngineError, ErrorCode, FinishReason, GenerationRequest, ReadAhead, RequestId
 from inference.sampling_defaults import NEUTRAL, SamplingDefaults
 from inference.sampling_params import SamplingParams
@@ -58,6 +59,7 @@ __all__ = [
     "PrefixExplained",
     "PromptCounts",
     "ReadAhead",
+    "Reasoning",
     "RequestEvent",
     "RequestFailed",
     "RequestFinished",

@@ -40,7 +40,7 @@ class ChatTemplate:
         self._source = source
         self._bos_token, self._eos_token = bos_token, eos_token
         self._process = process or shared_template_process()
-        self._generation_prompts: dict[tuple[tuple[str, bool | int | float | str], ...], str] = {}
+        self._generation_prompts: dict[tuple[tuple[str, str], ...], str] = {}
         self._emits_bos_itself = "bos_token" in source and bool(bos_token) and bos_token not in source
 
     def write(
@@ -153,7 +153,7 @@ class ChatTemplate:
 
     def _generation_prompt(self, options: TemplateOptions, now: float | None) -> str:
         """E.g. "<|im_start|>assistant\n"; empty where it cannot be told."""
-        key = tuple(sorted(options.items()))
+        key = tuple((name, repr(value)) for name, value in sorted(options.items()))
         if key not in self._generation_prompts:
             example = [{"role": "user", "content": "x"}]
             texts = self._process.render(

@@ -9,6 +9,7 @@ from inference.messages import TokenId
 from inference.metrics import KVUsage, PromptCounts, RequestTimings
 from inference.miss import Miss
 from inference.model_config import ModelConfig, ModelInfo
+from inference.reasoning import Reasoning
 from inference.request import ErrorCode, FinishReason, RequestId
 from inference.template_info import TemplateUse
 from inference.token_logprobs import TokenLogprobs
@@ -59,11 +60,18 @@ class TokenDelta:
     ttft_s: float
     logprobs: tuple[TokenLogprobs, ...] = ()
     """One for each token, where the request asked for them."""
+    reasoning: str = ""
+    """What was written of the reasoning, which is told from the answer; `text` is the answer's alone."""
+    num_reasoning_tokens: int = 0
+    """Of all that were sampled so far."""
+    reasoning_s: float = 0.0
+    """How long that took so far."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestFinished:
-    """The end of a reply that was not refused. token_ids are the ids of the reply's text, as to be kept with it."""
+    """The end of a reply that was not refused. text is the answer alone; token_ids are to be kept with it, and are the
+    ids of both where there is reasoning."""
 
     request_id: RequestId
     finish_reason: FinishReason
@@ -84,6 +92,7 @@ class RequestFinished:
     """Handed to decode once more because of that, or because another chat's stop dropped a batch."""
     message_ids: tuple[tuple[TokenId, ...] | None, ...] = ()
     """What the content of each of the request's messages became, to be given back with it; None: of no use."""
+    reasoning: Reasoning | None = None
     template: TemplateUse | None = None
     """What the chat was written with; None for raw text."""
 

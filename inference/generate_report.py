@@ -33,10 +33,12 @@ class DeviceReport:
 class GenerateReport:
     """Counters are those of the worker, milliseconds by its clock; null: it did not come to that.
 
-    logprobs: one a token where they were asked for, else none.
+    logprobs: one a token where they were asked for, else none. reasoning: what the model wrote before the answer, which
+    is `text`; token_ids are those of both.
     """
 
     text: str
+    reasoning: str
     token_ids: tuple[int, ...]
     prompt_tokens: int
     reused_tokens: int

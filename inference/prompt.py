@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
@@ -21,6 +22,8 @@ from inference.template_process import shared_template_process
 
 # What templates put between messages is nearly always the same few texts.
 _MAX_REMEMBERED_TEXTS = 1024
+# A chat's prompt is built when the chat is opened, while the next message is typed, and when it is sent.
+_MAX_REMEMBERED_PROMPTS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,7 @@ class PromptBuilder:
         self._chat_templates = chat_templates
         self._choices: dict[str | None, TemplateChoice] = {}
         self._templates: dict[str, ChatTemplate] = {}
+        self._chat_prompts: OrderedDict[Hashable, Prompt] = OrderedDict()
         self._template_ids = lru_cache(_MAX_REMEMBERED_TEXTS)(self._tokenise_template_text)
         if chat_templates:
             # While the model is loading, so that the first message need not wait for it.
@@ -95,9 +99,21 @@ class PromptBuilder:
         if request.prompt is not None:
             prompt = Prompt(self._vocab.with_bos(self._vocab.tokenize(request.prompt)))
         else:
-            prompt = self._chat_prompt(request, request.messages or ())
+            prompt = self._remembered_chat_prompt(request)
         if not prompt.token_ids:
             raise EngineError(ErrorCode.PROMPT_EMPTY, "there is nothing to read: the prompt is empty")
+        return prompt
+
+    def _remembered_chat_prompt(self, request: GenerationRequest) -> Prompt:
+        # True and 1 are written differently.
+        options = tuple((name, repr(value)) for name, value in sorted(request.template_options.items()))
+        key = (request.messages, request.chat_template, request.template_time, options)
+        prompt = self._chat_prompts.pop(key, None)
+        if prompt is None or (request.template_time is None and _asks_for_the_time(prompt)):
+            prompt = self._chat_prompt(request, request.messages or ())
+        self._chat_prompts[key] = prompt
+        if len(self._chat_prompts) > _MAX_REMEMBERED_PROMPTS:
+            self._chat_prompts.popitem(last=False)
         return prompt
 
     def _chat_prompt(self, request: GenerationRequest, messages: tuple[Message, ...]) -> Prompt:
@@ -189,6 +205,10 @@ class PromptBuilder:
             bos, eos = self._vocab.special_text(self._vocab.bos), self._vocab.special_text(self._vocab.eos)
             template = self._templates[choice.jinja] = ChatTemplate(choice.jinja, bos, eos)
         return template
+
+
+def _asks_for_the_time(prompt: Prompt) -> bool:
+    return prompt.template is None or "strftime_now" in prompt.template.jinja
 
 
 def _joined(segments: Sequence[Segment]) -> list[Segment]:

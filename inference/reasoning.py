@@ -60,6 +60,20 @@ _MAX_FENCE_LINE = 200
 
 
 @dataclass(frozen=True, slots=True)
+class Reasoning:
+    """What a model wrote before its answer, or between parts of it.
+
+    num_tokens: sampled while reasoning was open, its closing tag included. seconds: from the token before the first of
+    them to the last. was_cut: the reply ended before its reasoning did.
+    """
+
+    text: str
+    num_tokens: int
+    seconds: float
+    was_cut: bool
+
+
+@dataclass(frozen=True, slots=True)
 class SplitDelta:
     answer: str = ""
     reasoning: str = ""

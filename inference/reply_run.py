@@ -18,6 +18,7 @@ from inference.messages import TokenId
 from inference.metrics import KVUsage, PromptCounts, RequestTimings
 from inference.miss import Miss, explain_miss
 from inference.prompt import Prompt
+from inference.reasoning import Reasoning, ReasoningSplitter, SplitDelta
 from inference.request import EngineError, ErrorCode, FinishReason, GenerationRequest
 from inference.stop_strings import StopStrings
 from inference.stored_sequence import StoredSequence
@@ -66,16 +67,22 @@ class ReplyRun:
         self.generated_ids: list[TokenId] = []
         self.text = ""
         self._detokenizer = Detokenizer()
+        self._splitter: ReasoningSplitter | None = None
         self._stop_strings = StopStrings(request.sampling.stop)
+        self._reasoning = ""
+        self._is_opened_by_prompt = False
+        self._num_reasoning_tokens = 0
+        self._reasoning_s = 0.0
         self.tokenize_s = self.restore_s = self.prefill_s = 0.0
         self.ttft_s: float | None = None
         self.decode_s = 0.0
         # --- of the step at hand
         self._sampler: Sampler | None = None
-        self._prefill_started = self._read_s = self._first_token_at = self._last_delta = 0.0
+        self._prefill_started = self._read_s = self._last_delta = 0.0
+        self._first_token_at = self._last_token_at = 0.0
         self._num_to_prefill = self._num_read = self._num_handed = 0
         self._has_joined = False
-        self._pending_text = ""
+        self._pending_text = self._pending_reasoning = ""
         self._pending_ids: list[TokenId] = []
         self._pending_logprobs: list[TokenLogprobs] = []
         self._is_decoding = False
@@ -133,6 +140,9 @@ class ReplyRun:
         model = self._loaded.model
         sampling = self._loaded.sampling_defaults.completed(self.request.sampling)
         self._sampler = Sampler(model.llama, sampling, prompt.token_ids, model)
+        if self.request.messages is not None:
+            self._splitter = ReasoningSplitter(prompt.reply_opening)
+            self._is_opened_by_prompt = self._splitter.is_reasoning
         self.prompt, self.token_ids = prompt, list(prompt.token_ids)
 
     def join(self, sequence: Sequence) -> Iterator[Event]:
@@ -238,20 +248,30 @@ class ReplyRun:
         if not self._is_decoding:
             self._is_decoding = True
             yield PhaseChanged(self.request.request_id, Phase.DECODE)
-        token = self._sampler.sample(context.handle, self.sequence.logits_index)
+        is_reasoning = self._splitter is not None and self._splitter.is_reasoning
+        # A grammar is the answer's; whoever lets a model open reasoning by itself has it in the grammar.
+        self._is_opened_by_prompt &= is_reasoning
+        token = self._sampler.sample(
+            context.handle, self.sequence.logits_index, use_grammar=not self._is_opened_by_prompt
+        )
         now = time.monotonic()
         if self.ttft_s is None:
-            self.ttft_s, self._first_token_at = now - self._arrived, now
+            self.ttft_s, self._first_token_at, self._last_token_at = now - self._arrived, now, now
         self.decode_s = now - self._first_token_at
         if vocab.ends_generation(token) and not self.request.sampling.ignore_eos:
             self.finish_reason = FinishReason.STOP
             return
+        if is_reasoning:
+            self._num_reasoning_tokens += 1
+            self._reasoning_s += now - self._last_token_at
+        self._last_token_at = now
         self.generated_ids.append(token)
         self.token_ids.append(token)
         self._pending_ids.append(token)
         if self._sampler.logprobs is not None:
             self._pending_logprobs.append(self._sampler.logprobs)
-        self._show(self._stop_strings.append(self._detokenizer.append(vocab.piece(token))))
+        piece = vocab.piece(token) if self._splitter is None else vocab.reply_piece(token)
+        self._take_text(self._detokenizer.append(piece))
         if now - self._last_delta >= _DELTA_INTERVAL_S:
             self._last_delta = now
             yield from self.pending_delta()
@@ -263,6 +283,17 @@ class ReplyRun:
         elif self.sequence.num_tokens >= context.n_ctx:
             self.finish_reason = FinishReason.CONTEXT
 
+    def _take_text(self, text: str) -> None:
+        if self._splitter is None:
+            self._show(self._stop_strings.append(text))
+        else:
+            self._take_split(self._splitter.feed(text))
+
+    def _take_split(self, delta: SplitDelta) -> None:
+        self._reasoning += delta.reasoning
+        self._pending_reasoning += delta.reasoning
+        self._show(self._stop_strings.append(delta.answer))
+
     def _show(self, text: str) -> None:
         self.text += text
         self._pending_text += text
@@ -270,8 +301,10 @@ class ReplyRun:
     def pending_delta(self) -> Iterator[Event]:
         """What was sampled and not told yet."""
         if self.finish_reason is not None:
+            if self._splitter is not None:
+                self._take_split(self._splitter.finish())
             self._show(self._stop_strings.finish())
-        if not self._pending_ids and not self._pending_text:
+        if not self._pending_ids and not self._pending_text and not self._pending_reasoning:
             return
         assert self.ttft_s is not None
         yield TokenDelta(
@@ -282,8 +315,12 @@ class ReplyRun:
             self.decode_s,
             self.ttft_s,
             tuple(self._pending_logprobs),
+            self._pending_reasoning,
+            self._num_reasoning_tokens,
+            self._reasoning_s,
         )
-        self._pending_text, self._pending_ids, self._pending_logprobs = "", [], []
+        self._pending_text = self._pending_reasoning = ""
+        self._pending_ids, self._pending_logprobs = [], []
 
     # --- the end ---------------------------------------------------------------------------------------
 
@@ -316,8 +353,15 @@ class ReplyRun:
             num_preemptions=self.num_preemptions,
             reread_tokens=self.reread_tokens,
             message_ids=self.prompt.message_ids if self.prompt is not None else (),
+            reasoning=self._finished_reasoning(),
             template=self.prompt.template_use if self.prompt is not None else None,
         )
+
+    def _finished_reasoning(self) -> Reasoning | None:
+        was_cut = self._splitter is not None and self._splitter.is_reasoning and bool(self.generated_ids)
+        if not self._reasoning and not was_cut:
+            return None
+        return Reasoning(self._reasoning, self._num_reasoning_tokens, self._reasoning_s, was_cut)
 
     def store_sequence(self) -> None:
         """Hand what is not stored yet to the store: every row in the sequence is whole, however the reply ended."""

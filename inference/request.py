@@ -50,6 +50,7 @@ class ErrorCode(StrEnum):
     PROMPT_TOO_LONG = "prompt_too_long"
     TEMPLATE_FAILED = "template_failed"
     STORE_UNUSABLE = "store_unusable"
+    SAMPLING_REFUSED = "sampling_refused"
     DECODE_FAILED = "decode_failed"
     ENGINE_DIED = "engine_died"
     INTERNAL = "internal"

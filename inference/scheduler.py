@@ -16,7 +16,7 @@ from contextlib import contextmanager
 
 from inference.events import EngineStats, Event, Phase, PhaseChanged, RequestFailed
 from inference.kvcache.block_store import BlockStore
-from inference.kvcache.reuse import common_prefix_length, token_array
+from inference.kvcache.reuse import num_leading_equal
 from inference.llama.context import DecodeAborted, NoFreeCells
 from inference.llama.sequence import BatchPart, Sequence
 from inference.loaded_model import LoadedModel
@@ -360,7 +360,6 @@ class Scheduler:
 
 def _longest_prefix(sequences: Iterable[Sequence], token_ids: ListOf[TokenId]) -> tuple[Sequence, int]:
     """The sequence that shares most leading tokens, and how many; of equals an empty one."""
-    wanted = token_array(token_ids)
-    common = [(common_prefix_length(token_array(s.token_ids), wanted), s) for s in sequences]
+    common = [(num_leading_equal(s.token_ids, token_ids), s) for s in sequences]
     num_common, best = max(common, key=lambda pair: (pair[0], not pair[1].token_ids))
     return best, num_common

@@ -39,7 +39,7 @@ class SingleGeneration:
         self._warn = warn
         self._info: ModelInfo | None = None
         self._is_interrupted = False
-        self._text = ""
+        self._text = self._reasoning = ""
         self._token_ids: list[TokenId] = []
         self._logprobs: list[TokenLogprobs] = []
         self._counts = PromptCounts(0, 0, 0, 0)
@@ -81,6 +81,7 @@ class SingleGeneration:
     def _on_event(self, event: object) -> None:
         if isinstance(event, TokenDelta):
             self._text += event.text
+            self._reasoning += event.reasoning
             self._token_ids += event.token_ids
             self._logprobs += event.logprobs
             self._show_text(event.text)
@@ -96,6 +97,7 @@ class SingleGeneration:
         timings = finished.timings if finished is not None else None
         return GenerateReport(
             text=self._text,
+            reasoning=self._reasoning,
             token_ids=tuple(self._token_ids),
             prompt_tokens=self._counts.num_prompt_tokens,
             reused_tokens=self._counts.reused_tokens,

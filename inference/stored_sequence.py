@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from inference.kvcache.block import Block, Checkpoint, CheckpointKind, StoredEntry
 from inference.kvcache.block_store import BlockStore
 from inference.kvcache.prefix_match import BlockRange, MissCause, PrefixMatch
-from inference.kvcache.restore_rates import RestoreRates
-from inference.kvcache.reuse import TokenArray, common_prefix_length, token_array
+from inference.kvcache.reuse import TokenArray, num_leading_equal, token_array
 from inference.llama.sequence import Sequence
 from inference.llama.sequence_state import (
     IncompleteState,
@@ -75,9 +74,7 @@ class StoredSequence:
         self._fingerprint = store.introduce(fields) if store is not None and fields is not None else None
         self._store = store if self._fingerprint is not None else None
         self._rates = (
-            None
-            if store is None or self._fingerprint is None
-            else RestoreRates(store.folder / "rates.json", self._fingerprint)
+            None if store is None or self._fingerprint is None else store.restore_rates(self._fingerprint)
         )
         self._owner = owner
         self._kind = state_kind(sequence)
@@ -95,10 +92,10 @@ class StoredSequence:
 
     def num_in_memory(self, prompt: Prompt) -> int:
         """Leading tokens of the prompt that memory alone can serve."""
-        held = token_array(self._sequence.token_ids)
+        held = self._sequence.token_ids
         return self._rule.usable_tokens(
-            num_common=common_prefix_length(held, token_array(prompt.token_ids)),
-            num_held=int(held.size),
+            num_common=num_leading_equal(held, prompt.token_ids),
+            num_held=len(held),
             pos_min=self._sequence.pos_min() or 0,
             # The last token is always decoded: its logits are stored nowhere.
             max_hit_length=len(prompt.token_ids) - 1,
@@ -121,7 +118,7 @@ class StoredSequence:
         if self._should_move(prompt):
             self._sequence.clear()
         # Rows of these tokens stay where they are; whatever the sequence holds beyond comes from the store.
-        self._num_kept = common_prefix_length(token_array(self._sequence.token_ids), tokens)
+        self._num_kept = num_leading_equal(self._sequence.token_ids, prompt.token_ids)
         num_stored, miss = self._bring_from_store(prompt, tokens)
         usable = self.num_in_memory(prompt)
         if usable and not self._go_back(usable):
@@ -239,7 +236,7 @@ class StoredSequence:
         self, match: PrefixMatch, target: int, checkpoint: Checkpoint | None, ids: ListOf[TokenId]
     ) -> bool:
         assert self._store is not None
-        num_held = common_prefix_length(token_array(self._sequence.token_ids), token_array(ids[:target]))
+        num_held = num_leading_equal(self._sequence.token_ids, ids[:target])
         # Of blocks that are in memory already no byte is read.
         blocks = [
             (matched.block, ids[matched.block.start : min(matched.block.start + matched.num_tokens, target)])

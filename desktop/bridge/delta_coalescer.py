@@ -47,4 +47,10 @@ class DeltaCoalescer(QObject):
 
 
 def _joined(first: TokenDelta, second: TokenDelta) -> TokenDelta:
-    return replace(second, text=first.text + second.text, token_ids=first.token_ids + second.token_ids)
+    return replace(
+        second,
+        text=first.text + second.text,
+        reasoning=first.reasoning + second.reasoning,
+        token_ids=first.token_ids + second.token_ids,
+        logprobs=first.logprobs + second.logprobs,
+    )

@@ -15,7 +15,7 @@ from desktop.icons import icon
 @dataclass(frozen=True, slots=True)
 class HotSpot:
     rect: QRectF
-    kind: Literal["copy", "action", "suggestion", "details"]
+    kind: Literal["copy", "action", "suggestion", "details", "reasoning"]
     value: str
     label: str
 
@@ -25,8 +25,8 @@ def paint_hot_spot(
 ) -> None:
     """Paints the button; `copied` says that its code has just been copied."""
     theme, rect = style.theme, spot.rect
-    if spot.kind == "details":
-        # The caption itself is the message's; here it is only framed.
+    if spot.kind in ("details", "reasoning"):
+        # The line itself is the message's; here it is only framed.
         if hovered or focused:
             painter.setPen(QColor(theme.accent if focused else theme.border))
             painter.setBrush(Qt.BrushStyle.NoBrush)

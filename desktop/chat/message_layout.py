@@ -12,8 +12,9 @@ from desktop.chat.hot_spot import HotSpot
 from desktop.chat.markdown_document import MarkdownDocument
 from desktop.chat.message_footer import STREAMING_STATES, MessageFooter
 from desktop.chat.message_rows import MessageRows, RowPosition
+from desktop.chat.reasoning_layout import ReasoningLayout
 from desktop.chat.text_layout import Tone
-from desktop.chat.transcript_message import TranscriptMessage
+from desktop.chat.transcript_message import ShownReasoning, TranscriptMessage
 from desktop.chat.transcript_style import TranscriptStyle
 from desktop.chat.verbatim_blocks import verbatim_blocks
 
@@ -34,6 +35,8 @@ class MessageLayout:
         "_is_unfolded",
         "_pad_x",
         "_pad_y",
+        "_reasoning",
+        "_reasoning_choice",
         "_rows",
         "_style",
         "height",
@@ -46,6 +49,8 @@ class MessageLayout:
         self._document: MarkdownDocument | None = None
         self._footer: MessageFooter | None = None
         self._is_unfolded = False
+        self._reasoning: ReasoningLayout | None = None
+        self._reasoning_choice: bool | None = None
         self.height = 0.0
         self.restyle(style)
 
@@ -66,7 +71,8 @@ class MessageLayout:
     @property
     def open_characters(self) -> int:
         """Characters that the next flush of streamed text will parse again."""
-        return self._document.open_characters if self._document else 0
+        own = self._document.open_characters if self._document else 0
+        return own + (self._reasoning.open_characters if self._reasoning else 0)
 
     @property
     def parsed_characters(self) -> int:
@@ -75,11 +81,12 @@ class MessageLayout:
     @property
     def rows(self) -> MessageRows:
         if self._rows is None:
-            tone: Tone = "muted" if self.message.role == "notice" else "text"
+            tone: Tone = "notice" if self.message.role == "notice" else "text"
             self._rows = MessageRows(self._style, self._rows_width(), tone)
             if self.message.role == "assistant":
                 self._document = MarkdownDocument(self.message.text)
             self._read_blocks()
+            self._read_reasoning()
             self._lay_out_footer()
             self._sum_heights()
         return self._rows
@@ -89,7 +96,7 @@ class MessageLayout:
         """Where the text begins."""
         if self.message.role == "user":
             return QPointF(self._style.column_width - self._bubble_width() + self._pad_x, self._pad_y)
-        return QPointF(0, 0)
+        return QPointF(0, self._reasoning_height())
 
     def restyle(self, style: TranscriptStyle) -> None:
         self._style = style
@@ -97,6 +104,8 @@ class MessageLayout:
         self._pad_x, self._pad_y = (style.px(16), style.px(11)) if is_user else (0.0, 0.0)
         if self._rows is not None:
             self._rows.restyle(style, self._rows_width())
+            if self._reasoning is not None:
+                self._reasoning.restyle(style)
             self._lay_out_footer()
         self._sum_heights()
 
@@ -111,23 +120,67 @@ class MessageLayout:
                 elif self._document is not None:
                     self._document = MarkdownDocument(message.text)
                 self._read_blocks()
+            self._read_reasoning()
             if message.state not in STREAMING_STATES:
                 self._rows.finish()
+                if self._reasoning is not None:
+                    self._reasoning.finish()
             self._lay_out_footer()
         self._sum_heights()
 
-    def append(self, text: str) -> None:
-        self.set_message(replace(self.message, text=self.message.text + text))
+    def append(self, text: str, reasoning: ShownReasoning | None = None) -> None:
+        """reasoning: the whole of it as it is now; None: as before."""
+        reasoning = reasoning or self.message.reasoning
+        self.set_message(replace(self.message, text=self.message.text + text, reasoning=reasoning))
 
     def toggle_details(self) -> None:
         self._is_unfolded = not self._is_unfolded
         self._lay_out_footer()
         self._sum_heights()
 
+    def toggle_reasoning(self) -> None:
+        if self._reasoning is not None:
+            self._choose_reasoning(not self._reasoning.is_unfolded)
+
+    def hold_reasoning(self) -> None:
+        """Somebody reads here: it stays as it is when the answer begins."""
+        if self._reasoning is not None and self._reasoning_choice is None:
+            self._choose_reasoning(self._reasoning.is_unfolded)
+
+    def _choose_reasoning(self, is_unfolded: bool) -> None:
+        assert self._reasoning is not None
+        self._reasoning_choice = is_unfolded
+        self._reasoning.unfold(is_unfolded)
+        self._sum_heights()
+
+    @property
+    def is_reasoning_unfolded(self) -> bool:
+        return self._reasoning is not None and self._reasoning.is_unfolded
+
+    def _read_reasoning(self) -> None:
+        """It is seen as long as there is no answer, and folds itself away when one begins."""
+        shown = self.message.reasoning
+        if shown is None:
+            self._reasoning = None
+            return
+        choice = self._reasoning_choice
+        is_unfolded = not self.message.text if choice is None else choice
+        if self._reasoning is None:
+            self._reasoning = ReasoningLayout(shown, self._style, is_unfolded=is_unfolded)
+        else:
+            self._reasoning.unfold(is_unfolded)
+            self._reasoning.show(shown)
+
+    def _reasoning_height(self) -> float:
+        return 0.0 if self._reasoning is None else self._reasoning.height
+
     def lay_out(self, top: float, bottom: float) -> bool:
         """Lays out what lies between; True if that changed a height."""
         before = self.height
-        rows, origin = self.rows, self.rows_origin.y()
+        rows = self.rows
+        if self._reasoning is not None:
+            self._reasoning.lay_out(top, bottom)
+        origin = self.rows_origin.y()
         rows.lay_out(top - origin, bottom - origin)
         self._sum_heights()
         return self.height != before
@@ -136,6 +189,8 @@ class MessageLayout:
         if self._rows is not None:
             origin = self.rows_origin.y()
             self._rows.release(top - origin, bottom - origin)
+        if self._reasoning is not None:
+            self._reasoning.release(top, bottom)
 
     def _read_blocks(self) -> None:
         assert self._rows is not None
@@ -166,14 +221,16 @@ class MessageLayout:
         if self._rows is None:
             message, style = self.message, self._style
             guess = estimated_text_height(message.text, style, style.column_width)
-            extra = bool(message.caption) + bool(message.error) + bool(message.actions)
+            parts = (message.caption, message.error, message.actions, message.reasoning)
+            extra = sum(map(bool, parts))
             self.height = guess + 2 * self._pad_y + extra * style.px(28)
         else:
             self.height = self._body_height() + (self._footer.height if self._footer is not None else 0.0)
 
     def _body_height(self) -> float:
         assert self._rows is not None
-        return self._rows.height + 2 * self._pad_y if self._rows.rows else 0.0
+        own = self._rows.height + 2 * self._pad_y if self._rows.rows else 0.0
+        return own + self._reasoning_height()
 
     def _lay_out_footer(self) -> None:
         message = self.message
@@ -187,6 +244,8 @@ class MessageLayout:
             painter.setBrush(QColor(self._style.theme.bubble))
             left = origin.x() - self._pad_x
             painter.drawRoundedRect(QRectF(left, 0, self._bubble_width(), self._body_height()), 14, 14)
+        if self._reasoning is not None:
+            self._reasoning.paint(painter, clip)
         painter.save()
         painter.translate(origin)
         rows.paint(painter, clip.translated(-origin), span)
@@ -199,8 +258,9 @@ class MessageLayout:
 
     def hot_spots(self, top: float, bottom: float) -> list[HotSpot]:
         """Buttons between two heights."""
-        spots: list[HotSpot] = []
-        rows, origin = self.rows, self.rows_origin
+        rows = self.rows
+        spots = self._reasoning.hot_spots(top, bottom) if self._reasoning is not None else []
+        origin = self.rows_origin
         for _, row, y in rows.placed():
             if row.layout is not None and y + row.height >= top and y <= bottom:
                 corner = QPointF(origin.x() + rows.block_left(row), origin.y() + y)

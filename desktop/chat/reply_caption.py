@@ -1,15 +1,26 @@
-"""The line under a reply: how it ended and what it cost."""
+"""The lines above and under a reply: how long was thought, how it ended, what it cost."""
 
 from __future__ import annotations
 
 from desktop.quantities import format_count, format_rate, format_seconds
-from inference import FinishReason, PromptCounts
+from inference import FinishReason, PromptCounts, Reasoning
 
 _END_WORDS = {
     FinishReason.CANCELLED: "Stopped",
     FinishReason.LENGTH: "Reply limit reached",
     FinishReason.CONTEXT: "Context full",
 }
+
+
+def reasoning_words(reasoning: Reasoning, *, is_open: bool) -> str:
+    """is_open: it may still go on."""
+    if is_open:
+        how = f"Thinking · {format_seconds(reasoning.seconds)}"
+    elif reasoning.was_cut:
+        how = f"Thinking was cut off after {format_seconds(reasoning.seconds)}"
+    else:
+        how = f"Thought for {format_seconds(reasoning.seconds)}"
+    return f"{how} · {format_count(reasoning.num_tokens)} tokens"
 
 
 def reply_caption(

@@ -8,7 +8,7 @@ from dataclasses import replace
 from PySide6.QtCore import QObject, Signal
 
 from desktop.chat.transcript_message import TranscriptMessage
-from desktop.chat.transcript_rows import stored_rows, turn_row
+from desktop.chat.transcript_rows import shown_reasoning, stored_rows, turn_row
 from desktop.chat.transcript_view import TranscriptView
 from desktop.chat.turn import Turn
 from desktop.chat.turn_queue import TurnQueue
@@ -91,7 +91,8 @@ class ShownBranch(QObject):
 
     def _turn_streamed(self, turn: Turn, text: str) -> None:
         if self.shows(turn):
-            self._transcript.append_text(turn.question.reply_id, text)
+            reasoning = shown_reasoning(turn.reasoning, is_streaming=turn.answering)
+            self._transcript.append_text(turn.question.reply_id, text, reasoning)
 
     def _turn_reported(self, turn: Turn, event: object) -> None:
         if self.shows(turn):

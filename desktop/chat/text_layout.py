@@ -26,7 +26,8 @@ from desktop.chat.markdown_blocks import MarkdownBlock
 from desktop.chat.transcript_style import LINE_HEIGHT, TranscriptStyle
 from desktop.theme import Theme
 
-Tone = Literal["text", "muted"]
+# Notices stand in the middle, asides at the side of what they belong to; both are small.
+Tone = Literal["text", "notice", "aside"]
 
 _HEADING_SIZES = (1.55, 1.3, 1.15, 1.0, 1.0, 0.92)
 
@@ -38,7 +39,7 @@ class TextBlockLayout(BlockLayout):
         self, block: MarkdownBlock, style: TranscriptStyle, width: float, tone: Tone = "text"
     ) -> None:
         super().__init__(style, width)
-        font = QFont(style.small_font if tone == "muted" else style.text_font)
+        font = QFont(style.text_font if tone == "text" else style.small_font)
         line_height = LINE_HEIGHT
         if block.kind == "heading":
             font.setPixelSize(round(style.text_font.pixelSize() * _HEADING_SIZES[block.level - 1]))
@@ -48,7 +49,7 @@ class TextBlockLayout(BlockLayout):
             runs = [InlineRun(block.text)]
         else:
             runs = inline_runs(block.text, block.references)
-        alignment = Qt.AlignmentFlag.AlignHCenter if tone == "muted" else Qt.AlignmentFlag.AlignLeft
+        alignment = Qt.AlignmentFlag.AlignHCenter if tone == "notice" else Qt.AlignmentFlag.AlignLeft
         self._document = text_document(
             runs,
             font,
@@ -57,7 +58,7 @@ class TextBlockLayout(BlockLayout):
             line_height=line_height,
             one_paragraph=block.kind != "verbatim",
         )
-        self._colour = style.theme.muted if tone == "muted" else style.theme.text
+        self._colour = style.theme.text if tone == "text" else style.theme.muted
         self._document.setTextWidth(width)
         height = self._document.size().height()
         self._lead = lead_px(self._document)

@@ -162,6 +162,8 @@ class TranscriptLayout:
             return Anchor(key, None, into, False)
         if not message.is_open:
             return Anchor(key, None, into / message.height if message.height else 0.0, True)
+        if into <= message.rows_origin.y():
+            return Anchor(key, None, into, False)
         placed = message.rows.row_at(into - message.rows_origin.y())
         if placed is None or into > message.height:
             return Anchor(key, None, into, False)

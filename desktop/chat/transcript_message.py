@@ -20,6 +20,14 @@ class Detail:
 
 
 @dataclass(frozen=True, slots=True)
+class ShownReasoning:
+    """words: the line that folds it away, as "Thought for 3.2 s"."""
+
+    text: str
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
 class TranscriptMessage:
     """What is shown for one message; the conversation store keeps the message itself."""
 
@@ -36,3 +44,5 @@ class TranscriptMessage:
     """Shown as a card under the text: what happened, what was kept, what to do."""
     actions: tuple[tuple[str, str], ...] = ()
     """(action id, label) of the small buttons under the message, as ("retry", "Try again")."""
+    reasoning: ShownReasoning | None = None
+    """Stands above the text and is no part of it: copying leaves it out."""

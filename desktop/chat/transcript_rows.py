@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from desktop.chat.reply_caption import reply_caption
+from desktop.chat.reply_caption import reasoning_words, reply_caption
 from desktop.chat.reply_receipt import reply_receipt
-from desktop.chat.transcript_message import MessageState, TranscriptMessage
+from desktop.chat.transcript_message import MessageState, ShownReasoning, TranscriptMessage
 from desktop.chat.turn import Turn
 from desktop.conversations import MessageStatus, StoredMessage
 from desktop.wording import as_sentence
-from inference import ErrorCode, FinishReason, Phase
+from inference import ErrorCode, FinishReason, Phase, Reasoning
 
 RETRY = ("retry", "Try again")
 FIND_MODEL = ("find_model", "Find it…")
@@ -48,8 +49,20 @@ def user_row(message: StoredMessage) -> TranscriptMessage:
     return TranscriptMessage(message.id, "user", message.content)
 
 
+def shown_reasoning(reasoning: Reasoning | None, *, is_streaming: bool = False) -> ShownReasoning | None:
+    if reasoning is None:
+        return None
+    is_open = is_streaming and reasoning.was_cut
+    return ShownReasoning(reasoning.text, reasoning_words(reasoning, is_open=is_open))
+
+
 def turn_row(turn: Turn, *, is_private: bool, is_last: bool = True) -> TranscriptMessage:
     """The reply of a turn. Only the last message of a chat can be tried again."""
+    row = _turn_row(turn, is_private=is_private, is_last=is_last)
+    return replace(row, reasoning=shown_reasoning(turn.reasoning, is_streaming=turn.answering))
+
+
+def _turn_row(turn: Turn, *, is_private: bool, is_last: bool) -> TranscriptMessage:
     key = turn.question.reply_id
     if turn.failed is not None:
         died = turn.failed.code is ErrorCode.ENGINE_DIED
@@ -141,6 +154,7 @@ def _stored_row(message: StoredMessage, *, is_last: bool, is_private: bool) -> T
         ),
         error=error,
         actions=actions,
+        reasoning=shown_reasoning(message.reasoning),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from PySide6.QtCore import QElapsedTimer, QTimer
 from PySide6.QtGui import QAccessible, QAccessibleAnnouncementEvent
@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QWidget
 from desktop.chat.empty_hint import EmptyHint
 from desktop.chat.hot_spot import HotSpot
 from desktop.chat.transcript_canvas import TranscriptCanvas
-from desktop.chat.transcript_message import TranscriptMessage
+from desktop.chat.transcript_message import ShownReasoning, TranscriptMessage
 from desktop.chat.transcript_selection import TranscriptSelection
 
 _FRAME_MS = 33
@@ -26,6 +26,7 @@ class TranscriptView(TranscriptCanvas):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._pending: dict[int, list[str]] = {}
+        self._pending_reasoning: dict[int, ShownReasoning] = {}
         self.flush_count = 0
         """How often streamed text was shown so far."""
         self._since_flush = QElapsedTimer()
@@ -39,6 +40,7 @@ class TranscriptView(TranscriptCanvas):
     def set_messages(self, messages: Sequence[TranscriptMessage]) -> None:
         """Shows another chat, at its end."""
         self._pending.clear()
+        self._pending_reasoning.clear()
         self._flush_timer.stop()
         self._selection.clear()
         self._layout.set_messages(messages)
@@ -51,10 +53,12 @@ class TranscriptView(TranscriptCanvas):
         self._sticks_to_end |= message.role == "user"
         self._settle()
 
-    def append_text(self, key: int, text: str) -> None:
-        """Adds streamed text, shown with the next paint; at most 30 paints a second."""
+    def append_text(self, key: int, text: str, reasoning: ShownReasoning | None = None) -> None:
+        """Adds streamed text, shown with the next paint; at most 30 paints a second. reasoning: all of it so far."""
         layout = self._layout.message(key)
         self._pending.setdefault(key, []).append(text)
+        if reasoning is not None:
+            self._pending_reasoning[key] = reasoning
         if self._flush_timer.isActive():
             return
         interval = max(_FRAME_MS, layout.open_characters // _PARSED_PER_MS)
@@ -67,9 +71,13 @@ class TranscriptView(TranscriptCanvas):
             return
         anchor = self._layout.anchor(self._top)
         for key, pieces in self._pending.items():
-            self._layout.message(key).append("".join(pieces))
+            layout = self._layout.message(key)
+            if not self._sticks_to_end:
+                layout.hold_reasoning()
+            layout.append("".join(pieces), self._pending_reasoning.get(key))
             self._layout.height_changed(self._layout.index_of(key))
         self._pending.clear()
+        self._pending_reasoning.clear()
         self._flush_timer.stop()
         self.flush_count += 1
         self._since_flush.restart()
@@ -82,6 +90,7 @@ class TranscriptView(TranscriptCanvas):
         The text is taken from `message`: what `append_text` was given and is not in it is dropped.
         """
         self._pending.pop(message.key, None)
+        self._pending_reasoning.pop(message.key, None)
         layout = self._layout.message(message.key)
         was_streaming = layout.message.state == "writing"
         anchor = self._layout.anchor(self._top)
@@ -96,33 +105,48 @@ class TranscriptView(TranscriptCanvas):
         """Unfolds a message's details or folds them away. What one reads stays where it is, but the last message's
         details come into view."""
         layout = self._layout.message(key)
+        self._toggle(key, "details", layout.toggle_details)
+        if layout.is_unfolded and QAccessible.isActive():
+            words = ". ".join(f"{detail.label}: {detail.value}" for detail in layout.message.details)
+            QAccessible.updateAccessibility(QAccessibleAnnouncementEvent(self, words))
+
+    def toggle_reasoning(self, key: int) -> None:
+        """Unfolds what the model thought before its answer, or folds it away."""
+        layout = self._layout.message(key)
+        self._toggle(key, "reasoning", layout.toggle_reasoning)
+        if layout.is_reasoning_unfolded and layout.message.reasoning is not None and QAccessible.isActive():
+            QAccessible.updateAccessibility(QAccessibleAnnouncementEvent(self, layout.message.reasoning.text))
+
+    def _toggle(self, key: int, kind: str, toggle: Callable[[], None]) -> None:
         is_focused = self._focused_spot is not None
         anchor = self._layout.anchor(self._top)
-        layout.toggle_details()
+        toggle()
         self._layout.height_changed(self._layout.index_of(key))
         self._top = self._layout.position(anchor)
-        self._sticks_to_end &= layout is self.shown_messages()[-1]
+        # What is unfolded above the answer must not push the eye to the end.
+        is_last = self._layout.index_of(key) == len(self.shown_messages()) - 1
+        self._sticks_to_end &= is_last and kind == "details"
         self._settle()
         bar = self.verticalScrollBar()
         self._sticks_to_end = bar.value() >= bar.maximum() - 1
         if is_focused:
             spots = self.visible_spots()
             self._focused_spot = next(
-                (n for n, (owner, spot) in enumerate(spots) if (owner, spot.kind) == (key, "details")), None
+                (n for n, (owner, spot) in enumerate(spots) if (owner, spot.kind) == (key, kind)), None
             )
-        if layout.is_unfolded and QAccessible.isActive():
-            words = ". ".join(f"{detail.label}: {detail.value}" for detail in layout.message.details)
-            QAccessible.updateAccessibility(QAccessibleAnnouncementEvent(self, words))
 
     def activate(self, key: int, spot: HotSpot) -> None:
         if spot.kind == "details":
             self.toggle_details(key)
+        elif spot.kind == "reasoning":
+            self.toggle_reasoning(key)
         else:
             super().activate(key, spot)
 
     def remove_message(self, key: int) -> None:
         anchor = self._layout.anchor(self._top)
         self._pending.pop(key, None)
+        self._pending_reasoning.pop(key, None)
         self._selection.clear()
         self._layout.remove(key)
         self._top = self._layout.position(anchor)

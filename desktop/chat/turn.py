@@ -32,6 +32,7 @@ from inference import (
     ModelConfig,
     Phase,
     PhaseChanged,
+    Reasoning,
     RequestEvent,
     RequestFailed,
     RequestFinished,
@@ -70,7 +71,7 @@ class Turn(QObject):
     changed = Signal()
     """phase, finished, failed or answering is new; text alone is told by `streamed`."""
     streamed = Signal(str)
-    """Text to append."""
+    """Text to append; reasoning may be new too, and is whole in `reasoning`."""
     reported = Signal(object)
     """A RequestEvent for the gauges; TokenDeltas come joined."""
     not_saved = Signal(str)
@@ -86,6 +87,7 @@ class Turn(QObject):
         super().__init__(parent)
         self.question = question
         self.text = ""
+        self.reasoning: Reasoning | None = None
         self.phase = Phase.QUEUED
         self.answering = True
         self.answered = asyncio.Event()
@@ -191,7 +193,7 @@ class Turn(QObject):
             case RequestFinished():
                 self._coalescer.flush()
                 self.finished = event
-                self.text = event.text
+                self.text, self.reasoning = event.text, event.reasoning
                 self._token_ids = list(event.token_ids)
                 cancelled = event.finish_reason is FinishReason.CANCELLED
                 self._end(MessageStatus.CANCELLED if cancelled else MessageStatus.COMPLETE)
@@ -211,7 +213,13 @@ class Turn(QObject):
 
     def _paint(self, delta: TokenDelta) -> None:
         self.text += delta.text
-        if delta.text:
+        if delta.reasoning or (self.reasoning is not None and self.reasoning.was_cut):
+            before = "" if self.reasoning is None else self.reasoning.text
+            # Until an answer begins, it would be cut if the reply ended now.
+            self.reasoning = Reasoning(
+                before + delta.reasoning, delta.num_reasoning_tokens, delta.reasoning_s, not self.text
+            )
+        if delta.text or delta.reasoning:
             self.streamed.emit(delta.text)
         self.reported.emit(delta)
 
@@ -224,7 +232,11 @@ class Turn(QObject):
         self._coalescer.flush()
         try:
             await self._chats.run(
-                ConversationStore.save_reply, self.question.reply_id, self.text, tuple(self._token_ids)
+                ConversationStore.save_reply,
+                self.question.reply_id,
+                self.text,
+                tuple(self._token_ids),
+                self.reasoning,
             )
         except NotSaved as error:
             self.not_saved.emit(str(error))
@@ -250,6 +262,7 @@ class Turn(QObject):
                 decode_tokens_per_second=None if finished is None else finished.decode_tokens_per_second,
                 bytes_read=None if finished is None else finished.bytes_read,
                 miss=None if finished is None else finished.miss,
+                reasoning=self.reasoning,
                 error=self._error,
                 asked_ids={}
                 if finished is None

@@ -99,6 +99,18 @@ def m003_pinned_chats(db: Database) -> None:
 
 
 @migrations()
+def m004_reasoning(db: Database) -> None:
+    # Null: the reply has none.
+    for column in (
+        "reasoning_tokens INTEGER",
+        "reasoning_s REAL",
+        "reasoning_was_cut INTEGER",
+        "reasoning TEXT",
+    ):
+        db.execute(f"ALTER TABLE messages ADD COLUMN {column}")
+
+
+@migrations()
 def m006_chat_settings_and_templates_used(db: Database) -> None:
     # From here on conversations.sampling is JSON of what the chat sets itself, and nothing else.
     db.execute("ALTER TABLE conversations ADD COLUMN system_prompt TEXT NOT NULL DEFAULT ''")

@@ -13,6 +13,7 @@ from inference import (
     Miss,
     OptionValue,
     PromptCounts,
+    Reasoning,
     RequestTimings,
     Role,
     SamplingParams,
@@ -82,7 +83,8 @@ class StoredMessage:
 
     token_ids: see Message. seed: the one really used. Everything after `error` is None for what the user wrote.
     updated_at: when its text was last saved. bytes_read: from the KV store; None for a reply from before receipts.
-    miss: why the rest of the prompt was read by the model. template: what the prompt was written with.
+    miss: why the rest of the prompt was read by the model. reasoning: no part of content, nor of later prompts.
+    template: what the prompt was written with.
     """
 
     id: MessageId
@@ -105,4 +107,5 @@ class StoredMessage:
     decode_tokens_per_second: float | None
     bytes_read: int | None
     miss: Miss | None
+    reasoning: Reasoning | None
     template: TemplateUse | None

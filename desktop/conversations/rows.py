@@ -25,6 +25,7 @@ from inference import (
     Miss,
     MissReason,
     PromptCounts,
+    Reasoning,
     RequestTimings,
     SamplingParams,
     TemplateUse,
@@ -107,6 +108,23 @@ def encode_miss(miss: Miss | None) -> dict[str, str | int | None]:
         "miss_prompt_text": None if miss is None else clean_text(miss.prompt_text),
         "miss_stored_text": None if miss is None else clean_optional(miss.stored_text),
     }
+
+
+def encode_reasoning(reasoning: Reasoning | None) -> dict[str, str | int | float | None]:
+    return {
+        "reasoning": None if reasoning is None else clean_text(reasoning.text),
+        "reasoning_tokens": None if reasoning is None else reasoning.num_tokens,
+        "reasoning_s": None if reasoning is None else reasoning.seconds,
+        "reasoning_was_cut": None if reasoning is None else reasoning.was_cut,
+    }
+
+
+def decode_reasoning(row: Row) -> Reasoning | None:
+    if row["reasoning"] is None:
+        return None
+    return Reasoning(
+        row["reasoning"], row["reasoning_tokens"], row["reasoning_s"], bool(row["reasoning_was_cut"])
+    )
 
 
 def decode_miss(row: Row) -> Miss | None:
@@ -193,6 +211,7 @@ def message_from(row: Row) -> StoredMessage:
         decode_tokens_per_second=row["decode_tokens_per_second"],
         bytes_read=row["bytes_read"],
         miss=decode_miss(row),
+        reasoning=decode_reasoning(row),
         template=decode_template_use(row["template_source"], row["template_mends"]),
     )
 

@@ -13,6 +13,7 @@ from uuid import uuid4
 
 from sqlite_utils import Database
 
+from desktop.conversations.chat_title import title_from
 from desktop.conversations.database import connect, prepare, reading, writing
 from desktop.conversations.errors import NoSuchRecord
 from desktop.conversations.records import (
@@ -28,6 +29,7 @@ from desktop.conversations.rows import (
     conversation_from,
     encode_counts,
     encode_miss,
+    encode_reasoning,
     encode_sampling,
     encode_timings,
     encode_token_ids,
@@ -35,10 +37,9 @@ from desktop.conversations.rows import (
     now_us,
     to_us,
 )
-from inference import FinishReason, Miss, PromptCounts, RequestTimings, SamplingParams, TokenId
+from inference import FinishReason, Miss, PromptCounts, Reasoning, RequestTimings, SamplingParams, TokenId
 
 LOCK_TIMEOUT_S = 5.0
-_TITLE_LENGTH = 48
 _APP_ENDED = "Everwarm ended before this reply was finished. What was written is kept."
 
 _BRANCH = """
@@ -203,10 +204,16 @@ class ConversationStore:
             )
             return self._message(message_id)
 
-    def save_reply(self, message_id: MessageId, content: str, token_ids: Sequence[TokenId] | None) -> None:
+    def save_reply(
+        self,
+        message_id: MessageId,
+        content: str,
+        token_ids: Sequence[TokenId] | None,
+        reasoning: Reasoning | None = None,
+    ) -> None:
         """What has been written so far. Raises NoSuchRecord if the reply is not streaming (any more)."""
         with writing(self._db):
-            self._change_reply(message_id, content, token_ids, {})
+            self._change_reply(message_id, content, token_ids, encode_reasoning(reasoning))
 
     def finish_reply(
         self,
@@ -223,6 +230,7 @@ class ConversationStore:
         decode_tokens_per_second: float | None = None,
         bytes_read: int | None = None,
         miss: Miss | None = None,
+        reasoning: Reasoning | None = None,
         error: str | None = None,
         asked_ids: Mapping[MessageId, Sequence[TokenId]] = MappingProxyType({}),
     ) -> StoredMessage:
@@ -240,6 +248,7 @@ class ConversationStore:
             **encode_counts(counts),
             **encode_timings(timings),
             **encode_miss(miss),
+            **encode_reasoning(reasoning),
         }
         with writing(self._db):
             conversation_id = self._change_reply(message_id, content, token_ids, ending)
@@ -256,7 +265,9 @@ class ConversationStore:
         with writing(self._db):
             message = self._message(message_id)
             replies = self._children(message)
-            if message.role != "user" or any(reply.content or self._children(reply) for reply in replies):
+            if message.role != "user" or any(
+                reply.content or reply.reasoning or self._children(reply) for reply in replies
+            ):
                 raise ValueError("only a user message without an answer can be withdrawn")
             conversation = self._conversation(message.conversation_id)
             changes: dict[str, Any] = {
@@ -383,13 +394,3 @@ class ConversationStore:
         sql = f"UPDATE {table} SET {assignments} WHERE id = :id"
         if not self._db.execute(sql, {**changes, "id": row_id}).rowcount:
             raise NoSuchRecord(f"no row {row_id} in {table}")
-
-
-def title_from(content: str) -> str:
-    """The first words of a message, on one line."""
-    words = " ".join(content.split())
-    if len(words) <= _TITLE_LENGTH:
-        return words
-    start = words[:_TITLE_LENGTH]
-    # Chinese and Japanese have no spaces to cut at.
-    return (start.rpartition(" ")[0] or start) + "…"

@@ -19,7 +19,7 @@ import secrets
 import stat
 import struct
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,6 +46,8 @@ _HEADER_CHECKSUM = struct.Struct("<Q")
 _CHECKED_BYTES = _PREAMBLE_BYTES + _FIELDS.size
 HEADER_BYTES = _CHECKED_BYTES + _HEADER_CHECKSUM.size
 _WRITE_CHUNK_BYTES = 1 << 24
+# More than a block of 256 tokens has; whole sequences and damaged files may be of any size.
+_MOST_UNSEEN_BYTES = 1 << 26
 _ABANDONED_AFTER_S = 24 * 3600
 
 StateBytes = npt.NDArray[np.uint8]
@@ -130,8 +132,7 @@ def decode_header(data: bytes) -> FileHeader:
 
 def open_regular(path: Path) -> io.FileIO:
     """For reading, unbuffered. Raises OSError, also for a pipe or a device, which reading might wait for for ever."""
-    # Opening a pipe would wait for its writer.
-    file = io.FileIO(path, opener=lambda name, flags: os.open(name, flags | getattr(os, "O_NONBLOCK", 0)))
+    file = io.FileIO(path, opener=_open_without_waiting)
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
         raise OSError(errno.EINVAL, "Not a regular file", str(path))
@@ -141,50 +142,68 @@ def open_regular(path: Path) -> io.FileIO:
 def read_header_and_tokens(path: Path) -> tuple[FileHeader, TokenArray]:
     """Reads no payload. Raises OSError, DamagedFile, NewerVersion."""
     with open_regular(path) as file:
-        header = _read_header(file.read(HEADER_BYTES), path, os.fstat(file.fileno()).st_size)
+        header = _read_header(file.read(HEADER_BYTES), str(path), os.fstat(file.fileno()).st_size)
         tokens = file.read(header.num_token_ids * TOKEN_BYTES)
     _check_tokens(tokens, header)
     return header, np.frombuffer(tokens, dtype="<i4").astype(np.int32)
 
 
-@contextlib.contextmanager
-def read_payload(path: Path, buffers: ReadBuffers) -> Iterator[StateBytes]:
-    """The verified payload, valid inside the with block. Raises OSError, DamagedFile, NewerVersion.
+def read_payload(path: str, buffers: ReadBuffers) -> tuple[StateBytes, StateBytes]:
+    """The verified payload, and the buffer it lies in: to be given back to buffers once it is not needed any more.
 
     Read rather than mapped: what was verified cannot change any more, and a file that another program cuts short
-    meanwhile costs no SIGBUS.
+    meanwhile costs no SIGBUS. One call for the whole file, since a chat may be many small ones. Raises OSError,
+    DamagedFile, NewerVersion.
     """
-    with open_regular(path) as file:
-        header = _read_header(file.read(HEADER_BYTES), path, os.fstat(file.fileno()).st_size)
-        size = header.file_bytes - HEADER_BYTES
+    descriptor = _open_without_waiting(path, os.O_RDONLY)
+    buffer = None
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "Not a regular file", path)
+        size = status.st_size
+        if size > _MOST_UNSEEN_BYTES:
+            # The header is asked before so much memory is.
+            _read_header(os.read(descriptor, HEADER_BYTES), path, size)
+            os.lseek(descriptor, 0, os.SEEK_SET)
         buffer = buffers.take(size)
-        try:
-            _read_into(file, buffer[:size])
-            tokens_end = header.num_token_ids * TOKEN_BYTES
-            _check_tokens(buffer[:tokens_end].tobytes(), header)
-            payload = buffer[tokens_end:size]
-            if xxhash.xxh3_128_digest(payload.data) != header.payload_checksum:
-                raise DamagedFile("the checksum of its payload does not match")
-            yield payload
-        finally:
+        _read_into(descriptor, buffer[:size])
+        header = _read_header(buffer[: min(size, HEADER_BYTES)].tobytes(), path, size)
+        offset = header.payload_offset
+        _check_tokens(buffer[HEADER_BYTES:offset].tobytes(), header)
+        payload = buffer[offset:size]
+        if xxhash.xxh3_128_digest(payload.data) != header.payload_checksum:
+            raise DamagedFile("the checksum of its payload does not match")
+        return payload, buffer
+    except BaseException:
+        if buffer is not None:
             buffers.give_back(buffer)
+        raise
+    finally:
+        os.close(descriptor)
 
 
-def _read_into(file: io.FileIO, buffer: StateBytes) -> None:
+def _open_without_waiting(path: str, flags: int) -> int:
+    # Opening a pipe would wait for its writer.
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+
+
+def _read_into(descriptor: int, buffer: StateBytes) -> None:
     num_read = 0
     while num_read < buffer.size:
-        count = file.readinto(buffer[num_read:].data)
+        count = os.readv(descriptor, [buffer[num_read:].data])
         if not count:
             raise DamagedFile("it became shorter while it was read")
         num_read += count
 
 
-def _read_header(data: bytes, path: Path, size: int) -> FileHeader:
+def _read_header(data: bytes, path: str, size: int) -> FileHeader:
     header = decode_header(data)
     # Before reading by its lengths: a header is believed only if the file is exactly as long as it says.
     if size != header.file_bytes:
         raise DamagedFile(f"{size} bytes long instead of {header.file_bytes}")
-    if header.name != path.name or folder_name(header.fingerprint) != path.parent.name:
+    folder, name = os.path.split(path)
+    if header.name != name or folder_name(header.fingerprint) != os.path.basename(folder):
         raise DamagedFile("not the file that its name says")
     return header
 

@@ -16,6 +16,7 @@ from inference.kvcache.fingerprint import Fingerprint, FingerprintFields
 from inference.kvcache.owners import Branch, Owners
 from inference.kvcache.prefix_lookup import match_prefix, match_whole, missing_ranges
 from inference.kvcache.prefix_match import BlockRange, PrefixMatch, WholeMatch
+from inference.kvcache.restore_rates import RestoreRates
 from inference.kvcache.reuse import ReuseRule, TokenArray
 from inference.kvcache.store_budget import StoreBudget
 from inference.kvcache.store_index import StoreIndex
@@ -68,6 +69,7 @@ class BlockStore:
         self.folder = folder
         self._index = StoreIndex(folder)
         self._owners = Owners(folder / "owners")
+        self._rates: dict[Fingerprint, RestoreRates] = {}
         self._budget = StoreBudget(self._index, self._owners, budget_bytes)
         self._writer = StoreWriter(on_notice, on_stored, max_waiting_bytes)
         self._intake = EntryIntake(self._index, self._budget, self._writer)
@@ -121,6 +123,12 @@ class BlockStore:
         down to another build or other settings."""
         with self._index.lock:
             return self._index.notes.introduce(fields)
+
+    def restore_rates(self, fingerprint: Fingerprint) -> RestoreRates:
+        """What is known of this disk and of this model."""
+        if fingerprint not in self._rates:
+            self._rates[fingerprint] = RestoreRates(self.folder / "rates.json", fingerprint)
+        return self._rates[fingerprint]
 
     def match_prefix(
         self, fingerprint: Fingerprint, token_ids: TokenArray, *, max_hit_length: int

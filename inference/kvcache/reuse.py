@@ -42,5 +42,12 @@ def common_prefix_length(first: TokenArray, second: TokenArray) -> int:
     return int(differs[0]) if differs.size else length
 
 
+def num_leading_equal(first: Sequence[int], second: Sequence[int]) -> int:
+    """The same for two lists; quickest where one begins with all of the other, as chats do that go on."""
+    length = min(len(first), len(second))
+    first, second = first[:length], second[:length]
+    return length if first == second else common_prefix_length(token_array(first), token_array(second))
+
+
 def token_array(token_ids: Sequence[int]) -> TokenArray:
     return np.asarray(token_ids, dtype=np.int32)

@@ -45,6 +45,7 @@ class StoreIndex:
     def __init__(self, root: Path) -> None:
         """Raises OSError if the folder can neither be listed nor made."""
         self.root = root
+        self._root_name = os.fspath(root)
         self.lock = threading.RLock()
         self.bytes_read = 0
         self.bytes_written = 0
@@ -145,18 +146,21 @@ class StoreIndex:
         """
         with self.lock:
             entry.ref_count += 1
+        read = None
         try:
-            with contextlib.ExitStack() as reading:
-                payload = self._reading(
-                    entry, lambda: reading.enter_context(read_payload(self.path(entry), self._buffers))
-                )
-                if payload is not None:
-                    with self.lock:
-                        self.bytes_read += entry.file_bytes
-                    if is_use:
-                        self.touch(entry)
-                yield payload
+            path = os.path.join(self._root_name, entry.folder, entry.name)
+            read = self._reading(entry, lambda: read_payload(path, self._buffers))
+            if read is None:
+                yield None
+                return
+            with self.lock:
+                self.bytes_read += entry.file_bytes
+            if is_use:
+                self.touch(entry)
+            yield read[0]
         finally:
+            if read is not None:
+                self._buffers.give_back(read[1])
             with self.lock:
                 entry.ref_count -= 1
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -20,13 +20,17 @@ from inference.llama.state_layout import (
 
 _CELLS_OFFSET = HEADER_BYTES + EMPTY_ATTENTION_BYTES
 _SEQ_ID_OFFSET = 4
+# Beyond it the last position of some block would be negative to the library.
+_MAX_START = 2**30
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _ParsedBlock:
-    """fixed: where the bytes are that lie neither in cells nor in rows; their values are in `values`."""
+    """fixed: where the bytes are that lie neither in cells nor in rows; their values are in `values`. from_0: its cells,
+    with positions from 0 on."""
 
     section: AttentionSection
+    from_0: npt.NDArray[np.uint32]
     fixed: npt.NDArray[np.intp]
     values: StateBytes
 
@@ -45,17 +49,21 @@ class BlockLayouts:
         if known is None or not np.array_equal(block[known.fixed], known.values):
             section = parse_block(block, self._like)
             fixed = _fixed_bytes(block.size, section)
-            self._parsed[block.size] = _ParsedBlock(
-                replace(section, cells=section.cells.copy()), fixed, block[fixed]
-            )
+            from_0 = section.cells.copy()
+            from_0[:, 0] -= section.cells[0, 0]
+            self._parsed[block.size] = _ParsedBlock(section, from_0, fixed, block[fixed])
             return section
-        shape = known.section.cells.shape
-        num_bytes = known.section.cells.nbytes
-        cells = np.frombuffer(block[_CELLS_OFFSET : _CELLS_OFFSET + num_bytes], dtype="<u4").reshape(shape)
-        (seq_id,) = np.frombuffer(block[_SEQ_ID_OFFSET:HEADER_BYTES], dtype="<u4")
-        check_cells(cells, int(seq_id))
-        section = replace(known.section, cells=cells)
-        check_block_positions(section)
+        from_0 = known.from_0
+        cells = block[_CELLS_OFFSET : _CELLS_OFFSET + from_0.nbytes].view("<u4").reshape(from_0.shape)
+        like = known.section
+        section = AttentionSection(like.offset, like.size, cells, like.k, like.v)
+        expected = from_0.copy()
+        expected[:, 0] += cells[0, 0]
+        if cells[0, 0] > _MAX_START or not np.array_equal(cells, expected):
+            # Whatever else its cells may say (positions on several axes).
+            (seq_id,) = block[_SEQ_ID_OFFSET:HEADER_BYTES].view("<u4")
+            check_cells(cells, int(seq_id))
+            check_block_positions(section)
         return section
 
 

@@ -30,7 +30,7 @@ class SamplingRefused(EngineError):
     """A request whose sampling cannot be done with this model; `str()` is one line for the user."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(ErrorCode.DECODE_FAILED, message)
+        super().__init__(ErrorCode.SAMPLING_REFUSED, message)
 
 
 class Candidates:

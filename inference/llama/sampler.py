@@ -148,13 +148,14 @@ class Sampler:
                 )
             self._grammar.accept(token)
 
-    def sample(self, context_handle: int, index: int = -1) -> TokenId:
+    def sample(self, context_handle: int, index: int = -1, *, use_grammar: bool = True) -> TokenId:
         """The next token from the logits of the last batch's token at index (-1: its last); the chain takes note of it.
 
+        use_grammar False: what is chosen is no part of what the grammar describes.
         Where the grammar is complete and allows nothing else, that is an end token, also with ignore_eos. Raises
         SamplingRefused where no token of this vocabulary fits into the grammar.
         """
-        if self._grammar is None:
+        if self._grammar is None or not use_grammar:
             token = TokenId(self._llama.llama_sampler_sample(self._chain, context_handle, index))
         else:
             token = self._sample_by_grammar(self._logits(context_handle, index))

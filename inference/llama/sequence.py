@@ -203,7 +203,9 @@ class Sequence:
         complete: the model has no other layers; else decoding waits for complete_partial_state.
         False: the library refused the state, and nothing was changed.
         """
-        if not self._append(state, 0):
+        # Where there are other layers too, what the library tells of positions is theirs.
+        end = self.num_tokens + len(token_ids) if complete else None
+        if not self._append(state, 0, end):
             return False
         self.extend(token_ids)
         self.awaits_checkpoint = not complete
@@ -213,7 +215,7 @@ class Sequence:
         """Let windowed layers take up a partial state's rows behind theirs, and recurrent ones its state in place of
         theirs. False: the library refused it, and nothing was changed. Decoding waits for complete_partial_state."""
         self.awaits_checkpoint = True
-        return self._append(state, _PARTIAL_ONLY)
+        return self._append(state, _PARTIAL_ONLY, None)
 
     def drop_partial_state(self, stand_in: StateBytes, position: int) -> bool:
         """Give up the windowed layers' rows and the recurrent state, which the library can only replace: by
@@ -250,13 +252,17 @@ class Sequence:
         if not self.truncate(num_tokens):
             self.clear()
 
-    def _append(self, state: StateBytes, flags: int) -> bool:
+    def _append(self, state: StateBytes, flags: int, end: int | None) -> bool:
+        """end: the position behind the state's last row, if that tells that all of it was taken in; else its size is
+        asked for, which takes the library longer than a small block's copy."""
         copy, remove = self._llama.llama_memory_seq_cp, self._llama.llama_memory_seq_rm
         try:
-            if (
-                not self.context.write_state_of(state, SCRATCH_ID, flags)
-                or self.context.state_size_of(SCRATCH_ID, flags) != state.size
-            ):
+            if not self.context.write_state_of(state, SCRATCH_ID, flags):
+                return False
+            if end is None:
+                if self.context.state_size_of(SCRATCH_ID, flags) != state.size:
+                    return False
+            elif self._llama.llama_memory_seq_pos_max(self._memory, SCRATCH_ID) != end - 1:
                 return False
             # Both sequences share the cells then: nothing is copied.
             copy(self._memory, SCRATCH_ID, self.seq_id, -1, -1)

@@ -28,7 +28,6 @@ from inference.llama.state_layout import (
     StateBytes,
     StateLayout,
     UnknownLayout,
-    cut_rows,
     parse_state,
     pick_rows,
 )
@@ -126,7 +125,8 @@ def restore_block(sequence: Sequence, block: StateBytes, start: int, token_ids: 
     missing = block
     if num_common or rows.num_rows > len(token_ids):
         # Also keeps rows that nobody asked for from taking the last free cells.
-        missing = cut_rows(block, num_common, len(token_ids))
+        behind = block[rows.offset + rows.size :]
+        missing = pick_rows(block, rows, np.s_[num_common : len(token_ids)], behind)
     return sequence.append_rows(missing, token_ids[num_common:], complete=empty.kind == StateKind.BLOCKS)
 
 

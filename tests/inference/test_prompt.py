@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,6 +13,7 @@ from inference.loaded_model import LoadedModel
 from inference.messages import Message, Role, TokenId
 from inference.model_config import ModelConfig
 from inference.request import EngineError, ErrorCode, GenerationRequest
+from inference.template_process import TemplateProcess
 from tests.tiny_models import CHATML, TinyModel, write_llama
 
 Load = Callable[..., LoadedModel]
@@ -320,3 +322,37 @@ def test_message_ends_count_the_bos_and_ids_that_were_sampled(load: Load, tmp_pa
     reply_at = prompt.message_ends[1]
     assert tuple(prompt.token_ids[reply_at : reply_at + 5]) == letters
     assert prompt.token_ids[0] == loaded.model.vocab.bos
+
+
+def test_a_chat_is_rendered_once_for_prefetch_draft_and_message(
+    load: Load, starter_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded = load(starter_path)
+    chat = [Message("user", f"hello {number}") for number in range(2)]
+    loaded.prompt_builder.build(chat_request(chat[0]))
+    rendered: list[str] = []
+    render = TemplateProcess.render
+
+    def counted(self: TemplateProcess, source: str, *args: Any) -> Any:
+        rendered.append(source)
+        return render(self, source, *args)
+
+    monkeypatch.setattr(TemplateProcess, "render", counted)
+    first = loaded.prompt_builder.build(chat_request(*chat))
+    assert len(rendered) == 1
+    assert loaded.prompt_builder.build(chat_request(*chat)) == first
+    assert len(rendered) == 1
+    other_ids = replace(chat[1], token_ids=tuple(loaded.model.vocab.tokenize("hello 1")))
+    loaded.prompt_builder.build(chat_request(chat[0], other_ids))
+    loaded.prompt_builder.build(replace(chat_request(*chat), template_options={"enable_thinking": True}))
+    loaded.prompt_builder.build(replace(chat_request(*chat), template_options={"enable_thinking": 1}))
+    assert len(rendered) == 6  # with other options the generation prompt is asked for too
+
+
+def test_a_template_that_asks_for_the_time_is_told_it_anew(load: Load, tmp_path: Path) -> None:
+    template = "{% for m in messages %}{{ m.content }}{% endfor %}{{ strftime_now('%S.%f') }}"
+    loaded = load(write_llama(tmp_path / "m.gguf", TinyModel(chat_template=template)))
+    now, fixed = chat_request(Message("user", "a")), 1_700_000_000.0
+    assert loaded.prompt_builder.build(now).token_ids != loaded.prompt_builder.build(now).token_ids
+    then = replace(now, template_time=fixed)
+    assert loaded.prompt_builder.build(then) == loaded.prompt_builder.build(then)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,7 @@ from desktop.conversations import (
     StoredMessage,
 )
 from desktop.garbage_collection import MainThreadGarbageCollection
-from inference import ErrorCode, FinishReason, ModelConfig, Phase, SamplingParams, TokenDelta
+from inference import ErrorCode, FinishReason, ModelConfig, Phase, Reasoning, SamplingParams, TokenDelta
 from tests.desktop.running_window import until
 from tests.desktop.scripted_engine import Pause, ScriptedEngine, delta, failed, finished, phase, reply
 
@@ -315,3 +317,49 @@ async def test_streamed_text_reaches_listeners_in_order_and_whole(desk: Desk) ->
         assert "".join(heard) == "".join(words)
         assert sum(len(each.token_ids) for each in deltas) == len(words)
         assert len(heard) < len(words)
+
+
+async def test_reasoning_is_kept_apart_from_the_answer_also_of_a_reply_that_is_cut(desk: Desk) -> None:
+    async with desk:
+        thought = replace(delta(""), reasoning="Hmm, ", num_reasoning_tokens=1)
+        desk.engine.enqueue([phase(Phase.DECODE), thought, Pause(), finished("never")])
+        turn = await desk.ask(await desk.new_chat(), "Is it?")
+        await until(lambda: turn.reasoning is not None)
+        assert (turn.text, turn.reasoning) == ("", Reasoning("Hmm, ", 1, 0.0, was_cut=True))
+        await desk.turns.interrupt_all()
+        stored = await desk.stored(turn)
+        assert (stored.content, stored.reasoning) == ("", turn.reasoning)
+
+
+async def pause_until_saved(desk: Desk, turn: Turn, reasoning: Reasoning) -> None:
+    # What is on disk tells nobody when it changes.
+    while (await desk.stored(turn)).reasoning != reasoning:  # noqa: ASYNC110
+        await asyncio.sleep(0.05)
+
+
+async def test_what_was_thought_before_an_answer_is_on_disk_while_it_streams_and_no_part_of_the_next_prompt(
+    desk: Desk,
+) -> None:
+    async with desk:
+        conversation = await desk.new_chat()
+        whole = Reasoning("Hmm, so.", 2, 0.5, was_cut=False)
+        pause = Pause()
+        desk.engine.enqueue(
+            [
+                replace(delta(""), reasoning="Hmm, ", num_reasoning_tokens=1),
+                replace(delta("", 2), reasoning="so.", num_reasoning_tokens=2, reasoning_s=0.5),
+                replace(delta("Yes.", 3), num_reasoning_tokens=2, reasoning_s=0.5),
+                pause,
+                finished("Yes.", reasoning=whole),
+            ]
+        )
+        desk.engine.enqueue(reply("Two"))
+        turn = await desk.ask(conversation, "Is it?")
+        await pause_until_saved(desk, turn, whole)
+        pause.go()
+        await until(lambda: not desk.turns.turns_of(conversation.id))
+        assert (await desk.stored(turn)).reasoning == whole
+        await desk.ask(conversation, "And?")
+        await until(lambda: not desk.turns.turns_of(conversation.id))
+        asked = [message.content for message in desk.engine.requests[-1].messages or ()]
+        assert asked == ["Is it?", "Yes.", "And?"]

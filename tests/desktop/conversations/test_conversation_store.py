@@ -17,7 +17,7 @@ from desktop.conversations import (
     NoSuchRecord,
     set_chat_settings,
 )
-from desktop.conversations.store import title_from
+from desktop.conversations.chat_title import title_from
 from inference import FinishReason, Miss, MissReason, PromptCounts, RequestTimings
 from tests.desktop.conversations.turns import IDS, SAMPLING, answer, ask, begin
 
