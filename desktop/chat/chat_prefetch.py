@@ -67,7 +67,14 @@ class ChatPrefetch(QObject):
         log.info("prefetch of a chat of %d messages", len(branch))
         # As it is set now, which may be later than when the branch was asked for.
         conversation = self._open_chat.conversation or conversation
-        self._engine.prefetch(chat_request(conversation, branch, self._models.config(str(path))))
+        self._engine.prefetch(
+            chat_request(
+                conversation,
+                branch,
+                self._models.config(str(path)),
+                default_template=self._open_chat.default_template,
+            )
+        )
 
     def _is_possible(self) -> bool:
         loaded, path = self._engine.model_info, self._open_chat.model_path

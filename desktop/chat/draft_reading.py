@@ -98,6 +98,7 @@ class DraftReading(QObject):
             branch,
             self._models.config(str(path)),
             draft=draft,
+            default_template=self._open_chat.default_template,
             is_private=self._open_chat.is_private,
         )
         if [message.role for message in request.messages or ()][-2:] == ["user", "user"]:

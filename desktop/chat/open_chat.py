@@ -49,7 +49,7 @@ class OpenChat(QObject):
     choose_model_requested = Signal()
     choose_template_requested = Signal()
     settings_changed = Signal()
-    """Of the chat, and they are on disk."""
+    """What holds for the chat's next replies is another now, and on disk."""
     not_saved = Signal(str)
     saved = Signal()
     told = Signal(str)
@@ -110,6 +110,11 @@ class OpenChat(QObject):
         if self._unsaved_settings is not None:
             return self._unsaved_settings
         return ChatSettings() if self.conversation is None else self.conversation.settings
+
+    @property
+    def default_template(self) -> str | None:
+        """Of the chat's model, where the chat itself chooses none."""
+        return self._settings.settings.templates.get(str(self._model_path))
 
     @property
     def is_private(self) -> bool:
@@ -189,6 +194,7 @@ class OpenChat(QObject):
         """For this chat from its next reply on. A question that waits for a model is answered now."""
         self._model_path = path
         self._show_model()
+        self.settings_changed.emit()
         if self.conversation is None:
             return
         try:
@@ -296,6 +302,7 @@ class OpenChat(QObject):
             message,
             self._models.config(str(self._model_path)),
             merged_sampling(self._settings.settings.sampling, self.settings.sampling),
+            self.default_template,
         )
 
     async def _refresh(self) -> None:

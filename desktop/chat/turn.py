@@ -60,6 +60,7 @@ class Question:
     reply_id: MessageId
     model: ModelConfig
     sampling: SamplingParams
+    default_template: str | None = None
 
 
 class Turn(QObject):
@@ -172,7 +173,11 @@ class Turn(QObject):
         self._asked = branch[:asked]
         self._system_prompt = conversation.settings.system_prompt
         self._request = chat_request(
-            conversation, self._asked, self.question.model, sampling=self.question.sampling
+            conversation,
+            self._asked,
+            self.question.model,
+            sampling=self.question.sampling,
+            default_template=self.question.default_template,
         )
         async for event in self._engine.generate(self._request):
             self._take(event)

@@ -52,11 +52,12 @@ class ChatSettingsEditing(QObject):
             chat.settings,
             self._settings.settings.sampling,
             model,
+            default_template=chat.default_template,
             has_messages=chat.conversation is not None and chat.conversation.head_id is not None,
             is_other_chat=is_other_chat,
         )
         # Told once: what was dismissed does not come back with every message.
-        if (trouble := _trouble(model, chat.settings)) != self._told:
+        if (trouble := _trouble(model, chat.settings.template or chat.default_template)) != self._told:
             self._told = trouble
             self.format_trouble.emit(trouble)
 
@@ -73,10 +74,13 @@ class ChatSettingsEditing(QObject):
         self.show()
 
     def _use_for_new_chats(self) -> None:
-        chat = self._open_chat.settings.sampling
-        self._settings.change(
-            lambda settings: replace(settings, sampling=merged_sampling(settings.sampling, chat))
-        )
+        chat, path = self._open_chat.settings, self._open_chat.model_path
+        settings = self._settings.settings
+        templates = dict(settings.templates)
+        if chat.template is not None and path is not None:
+            templates[str(path)] = chat.template
+        sampling = merged_sampling(settings.sampling, chat.sampling)
+        self._settings.change(lambda settings: replace(settings, sampling=sampling, templates=templates))
         self.show()
 
     async def _check(self, sampling: SamplingParams) -> None:
@@ -87,8 +91,8 @@ class ChatSettingsEditing(QObject):
         self._panel.form_row.show_verdict(sampling, problem)
 
 
-def _trouble(model: ModelInfo | None, settings: ChatSettings) -> str:
-    if model is None or settings.template is not None or model.template.reason is None:
+def _trouble(model: ModelInfo | None, chosen: str | None) -> str:
+    if model is None or chosen is not None or model.template.reason is None:
         return ""
     reason = as_sentence(model.template.reason)
     if model.template.source is None:

@@ -91,7 +91,8 @@ class ChatSettingsPanel(QFrame):
         self.close_button.setAccessibleName("Close chat settings")
         self.new_chats_button = QPushButton("Use for new chats")
         self.new_chats_button.setToolTip(
-            "Keep this chat's sampling values in the settings, for every chat that does not set its own"
+            "Keep this chat's sampling values, and its format for this model, in the settings: "
+            "for every chat that does not set its own"
         )
         self.new_chats_button.clicked.connect(self.use_for_new_chats_requested)
         self._more = QWidget()
@@ -106,6 +107,7 @@ class ChatSettingsPanel(QFrame):
         defaults: SamplingParams,
         model: ModelInfo | None,
         *,
+        default_template: str | None,
         has_messages: bool,
         is_other_chat: bool,
     ) -> None:
@@ -113,7 +115,9 @@ class ChatSettingsPanel(QFrame):
         self.settings = settings
         self.system_prompt.show_prompt(settings.system_prompt, has_messages=has_messages)
         template = None if model is None else model.template
-        self.template_section.show_template(template, settings.template, settings.template_options)
+        self.template_section.show_template(
+            template, settings.template, default_template, settings.template_options
+        )
         for name, row in self.rows.items():
             inherited = layered_value(name, {}, defaults, model)
             is_set, own = name in settings.sampling, settings.sampling.get(name)
@@ -125,7 +129,7 @@ class ChatSettingsPanel(QFrame):
             row.show_origin(origin_words(field, inherited, is_set=is_set), is_set=is_set)
         forms = {name: layered_value(name, {}, defaults, model) for name in FORMS}
         self.form_row.show_form(settings.sampling, forms, is_other_chat=is_other_chat)
-        self.new_chats_button.setEnabled(bool(settings.sampling))
+        self.new_chats_button.setEnabled(bool(settings.sampling or settings.template))
 
     def show_format(self) -> None:
         """Whoever came to choose a format is led to it."""

@@ -51,23 +51,27 @@ class TemplateSection(QWidget):
         self._column.addWidget(self.note)
 
     def show_template(
-        self, info: TemplateInfo | None, chosen: str | None, options: Mapping[str, OptionValue]
+        self,
+        info: TemplateInfo | None,
+        chosen: str | None,
+        default: str | None,
+        options: Mapping[str, OptionValue],
     ) -> None:
-        """info None: the model is not loaded."""
+        """info None: the model is not loaded. default: what the settings say for this model."""
         self._options = options
         choices = [] if info is None else list(info.choices)
         if chosen is not None and chosen not in choices:
             choices.append(chosen)
         self.template_row.show_choices(
-            _automatic(info),
+            _automatic(info) if default is None else f"From settings: {source_words(default)}",
             [(source, _choice_words(source, info)) for source in choices],
             chosen,
         )
         self.template_row.editor.setEnabled(info is not None or chosen is not None)
         self.template_row.show_origin("this chat" if chosen is not None else "", is_set=chosen is not None)
-        self.note.setText(_note(info, chosen))
+        self.note.setText(_note(info, chosen or default))
         self.note.setVisible(bool(self.note.text()))
-        self._show_options(() if info is None else info.options_of(chosen))
+        self._show_options(() if info is None else info.options_of(chosen or default))
 
     def _show_options(self, known: tuple[TemplateOption, ...]) -> None:
         if [option.name for option in known] != list(self.option_rows):

@@ -352,7 +352,27 @@ async def test_a_model_that_no_format_fits_leads_to_the_choice(window: RunningWi
         window.engine.enqueue(reply("Hello!"))
         window.act("retry")
         await until(lambda: window.texts[-1].startswith("Hello!"))
+        await window.idle()
         assert window.engine.requests[-1].chat_template == "built-in alpaca"
+        # Once for all chats with this model, and for no other.
+        panel_of(window).new_chats_button.click()
+        await window.everwarm.open_chat.open(None)
+        assert row.editor.itemText(0) == "From settings: alpaca, built into Everwarm"
+        assert window.notice("format") == ""
+        window.type("And here")
+        await until(lambda: bool(window.engine.drafts))
+        window.engine.enqueue(reply("Hello!"))
+        window.press(Qt.Key.Key_Return)
+        await until(lambda: len(window.engine.requests) == 3)
+        await window.idle()
+        assert window.engine.requests[-1].chat_template == "built-in alpaca"
+        assert window.engine.drafts[-1][0].chat_template == "built-in alpaca"
+        assert window.everwarm.open_chat.settings == ChatSettings()
+        await window.everwarm.settings.save()
+        model = window.engine.requests[-1].model.path
+        assert tomllib.loads(window.paths.settings.read_text())["templates"] == {model: "built-in alpaca"}
+        await window.everwarm.open_chat.set_model(window.paths.root / "other.gguf")
+        assert window.everwarm.open_chat.default_template is None
 
 
 async def test_typing_quickly_writes_only_what_is_newest(window: RunningWindow) -> None:
