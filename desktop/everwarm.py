@@ -116,11 +116,6 @@ class Everwarm(QObject):
         )
         list_panel = ConversationListPanel(self.list_view)
         self.window = MainWindow(list_panel, self.panel, self.gauges, self.notices)
-        self.settings_panel = ChatSettingsPanel()
-        self.settings_editing = ChatSettingsEditing(
-            self.settings_panel, self.open_chat, self.engine, self.models, self.settings, self.background
-        )
-        self.window.add_side_panel(self.settings_panel)
         self._connect(list_panel)
         report.told.connect(lambda text: self.notices.show_notice("fault", text, kind="error"))
         for problem in loaded.problems:
@@ -145,6 +140,7 @@ class Everwarm(QObject):
         # A window that starts minimised is never painted.
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._painted.wait(), FIRST_PAINT_TIMEOUT_S)
+        self._add_chat_settings()
         await self.chats.open()
         try:
             await self.chats.run(ConversationStore.mark_interrupted)
@@ -212,11 +208,6 @@ class Everwarm(QObject):
         window.delete_requested.connect(self.list_actions.delete_current)
         window.undo_delete_requested.connect(self.list_actions.undo_delete)
         window.stop_requested.connect(open_chat.stop)
-        window.chat_settings_requested.connect(self._toggle_chat_settings)
-        self.panel.settings_button.clicked.connect(self._toggle_chat_settings)
-        self.settings_panel.close_requested.connect(self._toggle_chat_settings)
-        self.settings_editing.format_trouble.connect(self._show_format_trouble)
-        open_chat.choose_template_requested.connect(self._choose_format)
         window.theme_chosen.connect(self._choose_theme)
         self.list_actions.undo_available.connect(window.set_undo_available)
         self.picker.model_chosen.connect(self._choose_model)
@@ -308,6 +299,19 @@ class Everwarm(QObject):
 
     def _show_not_saved(self, text: str) -> None:
         self.notices.show_notice("not saved", text, kind="error")
+
+    def _add_chat_settings(self) -> None:
+        """Its many fields take some time to make, so that the window is there first."""
+        self.settings_panel = ChatSettingsPanel()
+        self.settings_editing = ChatSettingsEditing(
+            self.settings_panel, self.open_chat, self.engine, self.models, self.settings, self.background
+        )
+        self.window.add_side_panel(self.settings_panel)
+        self.window.chat_settings_requested.connect(self._toggle_chat_settings)
+        self.panel.settings_button.clicked.connect(self._toggle_chat_settings)
+        self.settings_panel.close_requested.connect(self._toggle_chat_settings)
+        self.settings_editing.format_trouble.connect(self._show_format_trouble)
+        self.open_chat.choose_template_requested.connect(self._choose_format)
 
     def _toggle_chat_settings(self) -> None:
         is_open = self.settings_panel.isHidden()
