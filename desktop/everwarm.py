@@ -19,6 +19,8 @@ from desktop.chat.chat_prefetch import ChatPrefetch
 from desktop.chat.draft_reading import DraftReading
 from desktop.chat.open_chat import OpenChat
 from desktop.chat.turn_queue import TurnQueue
+from desktop.chat_settings.settings_editing import ChatSettingsEditing
+from desktop.chat_settings.settings_panel import ChatSettingsPanel
 from desktop.conversation_list.list_actions import ConversationListActions
 from desktop.conversation_list.list_model import ConversationListModel
 from desktop.conversation_list.list_panel import ConversationListPanel
@@ -138,6 +140,7 @@ class Everwarm(QObject):
         # A window that starts minimised is never painted.
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._painted.wait(), FIRST_PAINT_TIMEOUT_S)
+        self._add_chat_settings()
         await self.chats.open()
         try:
             await self.chats.run(ConversationStore.mark_interrupted)
@@ -168,6 +171,7 @@ class Everwarm(QObject):
         engine_closed = asyncio.ensure_future(self.engine.close(ENGINE_CLOSE_S))
         await self.turns.interrupt_all()
         if self.open_chat.ready.is_set():
+            await self.open_chat.save_settings()
             await self.open_chat.save_draft()
         self.settings.settings = replace(
             self.settings.settings, window_geometry=bytes(geometry), last_conversation_id=self.open_chat.id
@@ -295,6 +299,36 @@ class Everwarm(QObject):
 
     def _show_not_saved(self, text: str) -> None:
         self.notices.show_notice("not saved", text, kind="error")
+
+    def _add_chat_settings(self) -> None:
+        """Its many fields take some time to make, so that the window is there first."""
+        self.settings_panel = ChatSettingsPanel()
+        self.settings_editing = ChatSettingsEditing(
+            self.settings_panel, self.open_chat, self.engine, self.models, self.settings, self.background
+        )
+        self.window.add_side_panel(self.settings_panel)
+        self.window.chat_settings_requested.connect(self._toggle_chat_settings)
+        self.panel.settings_button.clicked.connect(self._toggle_chat_settings)
+        self.settings_panel.close_requested.connect(self._toggle_chat_settings)
+        self.settings_editing.format_trouble.connect(self._show_format_trouble)
+        self.open_chat.choose_template_requested.connect(self._choose_format)
+
+    def _toggle_chat_settings(self) -> None:
+        is_open = self.settings_panel.isHidden()
+        self.settings_panel.setVisible(is_open)
+        (self.settings_panel.system_prompt.editor if is_open else self.panel.composer).setFocus()
+
+    def _choose_format(self) -> None:
+        self.settings_panel.show()
+        self.settings_panel.show_format()
+
+    def _show_format_trouble(self, text: str) -> None:
+        if not text:
+            self.notices.dismiss("format")
+        else:
+            self.notices.show_notice(
+                "format", text, action=NoticeAction("Choose a format", self._choose_format)
+            )
 
     def _choose_theme(self, choice: Theme) -> None:
         self._show_theme(choice)

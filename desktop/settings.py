@@ -7,7 +7,7 @@ import binascii
 import contextlib
 import os
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -28,7 +28,8 @@ class SettingsNotSaved(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """n_gpu_layers, n_threads, n_ctx: None is "auto" in the file; see ModelConfig for what auto means.
+    """templates: the chat template of a model, by its path, for chats that choose none (see
+    GenerationRequest.chat_template). n_gpu_layers, n_threads, n_ctx: None is "auto" in the file; see ModelConfig for what auto means.
 
     store_budget_bytes None: the engine's default. window_geometry: what QWidget.saveGeometry() gave.
     read_drafts: when the model reads a draft while it is typed. recent_model_paths: newest first. text_scale: of the transcript; 1.0 is 15 px text.
@@ -46,6 +47,7 @@ class Settings:
     last_conversation_id: int | None = None
     read_drafts: ReadDrafts = "always"
     sampling: SamplingParams = field(default_factory=SamplingParams)
+    templates: Mapping[str, str] = field(default_factory=dict)
 
     def with_model(self, path: str) -> Settings:
         """`path` becomes the last model used and the first of the recent ones."""
@@ -124,6 +126,7 @@ def _merge(document: dict[str, Any], settings: Settings) -> None:
         "window_geometry": settings.window_geometry and base64.b64encode(settings.window_geometry).decode(),
         "last_conversation_id": settings.last_conversation_id,
         "read_drafts": settings.read_drafts,
+        "templates": dict(settings.templates) or None,
     }
     sampling = document.get("sampling")
     if not isinstance(sampling, dict):
@@ -168,6 +171,12 @@ def _texts(value: object) -> tuple[str, ...]:
     if not isinstance(value, list):
         raise ValueError(f"must be a list of texts, not {value!r}")
     return tuple(_text(element) for element in value)
+
+
+def _texts_by_name(value: object) -> dict[str, str]:
+    if not isinstance(value, dict):
+        raise ValueError(f"must be a table of texts, not {value!r}")
+    return {name: _text(element) for name, element in value.items()}
 
 
 def _integer(minimum: int) -> Callable[[object], int]:
@@ -253,4 +262,5 @@ _PARSERS: dict[str, Callable[[object], object]] = {
     "window_geometry": _base64,
     "last_conversation_id": _integer(1),
     "read_drafts": _one_of(get_args(ReadDrafts)),
+    "templates": _texts_by_name,
 }

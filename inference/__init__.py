@@ -4,6 +4,7 @@ from inference.events import (
     EngineEvent,
     EngineStats,
     Event,
+    GrammarChecked,
     ModelLoaded,
     ModelLoadFailed,
     ModelLoadProgress,
@@ -26,9 +27,13 @@ from inference.process.client import EngineClient
 from inference.process.worker_config import WorkerConfig
 from inference.reasoning import Reasoning
 from inference.request import EngineError, ErrorCode, FinishReason, GenerationRequest, ReadAhead, RequestId
+from inference.sampling_defaults import NEUTRAL, SamplingDefaults
 from inference.sampling_params import SamplingParams
+from inference.template_info import TemplateInfo, TemplateUse
+from inference.template_options import OptionValue, TemplateOption
 
 __all__ = [
+    "NEUTRAL",
     "EngineClient",
     "EngineError",
     "EngineEvent",
@@ -37,6 +42,7 @@ __all__ = [
     "Event",
     "FinishReason",
     "GenerationRequest",
+    "GrammarChecked",
     "KVUsage",
     "Message",
     "Miss",
@@ -46,6 +52,7 @@ __all__ = [
     "ModelLoadFailed",
     "ModelLoadProgress",
     "ModelLoaded",
+    "OptionValue",
     "Phase",
     "PhaseChanged",
     "PrefillProgress",
@@ -59,8 +66,12 @@ __all__ = [
     "RequestId",
     "RequestTimings",
     "Role",
+    "SamplingDefaults",
     "SamplingParams",
     "StoreNotice",
+    "TemplateInfo",
+    "TemplateOption",
+    "TemplateUse",
     "TokenDelta",
     "TokenId",
     "WorkerConfig",

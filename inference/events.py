@@ -11,6 +11,7 @@ from inference.miss import Miss
 from inference.model_config import ModelConfig, ModelInfo
 from inference.reasoning import Reasoning
 from inference.request import ErrorCode, FinishReason, RequestId
+from inference.template_info import TemplateUse
 from inference.token_logprobs import TokenLogprobs
 
 
@@ -92,6 +93,8 @@ class RequestFinished:
     message_ids: tuple[tuple[TokenId, ...] | None, ...] = ()
     """What the content of each of the request's messages became, to be given back with it; None: of no use."""
     reasoning: Reasoning | None = None
+    template: TemplateUse | None = None
+    """What the chat was written with; None for raw text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +104,14 @@ class RequestFailed:
     request_id: RequestId
     code: ErrorCode
     message: str
+
+
+@dataclass(frozen=True, slots=True)
+class GrammarChecked:
+    """problem: why no reply can follow the grammar or JSON schema, one line; None: nothing was found."""
+
+    request_id: RequestId
+    problem: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +168,14 @@ class WorkerExited:
     cause: str
 
 
-RequestEvent = PhaseChanged | PrefillProgress | TokenDelta | RequestFinished | RequestFailed | PrefixExplained
+RequestEvent = (
+    PhaseChanged
+    | PrefillProgress
+    | TokenDelta
+    | RequestFinished
+    | RequestFailed
+    | PrefixExplained
+    | GrammarChecked
+)
 EngineEvent = ModelLoadProgress | ModelLoaded | ModelLoadFailed | EngineStats | StoreNotice | WorkerExited
 Event = RequestEvent | EngineEvent

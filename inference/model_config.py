@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from inference.sampling_defaults import SamplingDefaults
+from inference.template_info import TemplateInfo
+
 # What a stored prefix of this model can be used for (shown to the user).
 ReuseKind = Literal["any prefix", "message ends only"]
 
@@ -48,5 +51,14 @@ class ModelInfo:
     n_threads: int
     kv_allocated_bytes: int
     reuse: ReuseKind
-    has_chat_template: bool
+    template: TemplateInfo
+    sampling_defaults: SamplingDefaults
+    """What a request leaves open is this."""
+    recommended_sampling: tuple[str, ...]
+    """The fields of sampling_defaults that the model's file names; the others are neutral."""
     load_s: float
+
+    @property
+    def has_chat_template(self) -> bool:
+        """Whether chats can be written without anybody choosing a template."""
+        return self.template.source is not None

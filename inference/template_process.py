@@ -76,18 +76,27 @@ class TemplateProcess:
         Raises TemplateRefused (time, memory, process); what a template refuses itself stands in the results.
         """
         request = {"source": source, "renders": renders, "now": now, "max_chars": self._max_chars}
-        line = json.dumps(request).encode() + b"\n"
         num_messages = sum(len(variables.get("messages", ())) for variables in renders)
         timeout_s = self._timeout_s + num_messages * _TIMEOUT_S_PER_MESSAGE
+        return [_rendered(result) for result in self._ask(request, timeout_s)["results"]]
+
+    def _ask(self, request: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
+        line = json.dumps(request).encode() + b"\n"
         with self._lock:
             running = self._start()
             try:
                 running.wait_until_ready()
-                answer = running.ask(line, timeout_s)
+                return running.ask(line, timeout_s)
             except TemplateRefused:
                 self._end()
                 raise
-        return [_rendered(result) for result in answer["results"]]
+
+    def variables(self, source: str) -> dict[str, list[str]]:
+        """What the template reads of what it is given, with the texts it compares each with or sets it to. Raises TemplateRefused."""
+        answer = self._ask({"source": source, "renders": [], "now": None, "max_chars": 0}, self._timeout_s)
+        if answer["results"]:
+            _rendered(answer["results"][0]).text_or_raise()
+        return cast(dict[str, list[str]], answer["variables"])
 
     @property
     def pid(self) -> int | None:

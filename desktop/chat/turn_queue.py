@@ -60,13 +60,27 @@ class TurnQueue(QObject):
     def replying(self) -> set[ConversationId]:
         return {turn.question.conversation_id for turn in self._live if turn.answering}
 
-    async def answer(self, question: StoredMessage, model: ModelConfig, sampling: SamplingParams) -> Turn:
+    async def answer(
+        self,
+        question: StoredMessage,
+        model: ModelConfig,
+        sampling: SamplingParams,
+        default_template: str | None = None,
+    ) -> Turn:
         """Begin the reply on disk and queue it. Raises NotSaved; the question itself stays."""
         reply = await self._chats.run(
             ConversationStore.begin_reply, question.conversation_id, question.id, model.path, sampling
         )
         turn = Turn(
-            Question(question.conversation_id, question.id, question.content, reply.id, model, sampling),
+            Question(
+                question.conversation_id,
+                question.id,
+                question.content,
+                reply.id,
+                model,
+                sampling,
+                default_template,
+            ),
             self._chats,
             self._engine,
             self,

@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable
 from inference.events import (
     EngineEvent,
     Event,
+    GrammarChecked,
     ModelLoaded,
     ModelLoadFailed,
     PhaseChanged,
@@ -23,10 +24,22 @@ from inference.events import (
     WorkerExited,
 )
 from inference.model_config import ModelConfig, ModelInfo
-from inference.process.wire import Abort, Command, Explain, Forget, Load, Prefetch, SetPins, Stop, Submit
+from inference.process.wire import (
+    Abort,
+    CheckGrammar,
+    Command,
+    Explain,
+    Forget,
+    Load,
+    Prefetch,
+    SetPins,
+    Stop,
+    Submit,
+)
 from inference.process.worker_config import WorkerConfig
 from inference.process.worker_process import WorkerProcess
-from inference.request import EngineError, ErrorCode, GenerationRequest, ReadAhead, RequestId
+from inference.request import EngineError, ErrorCode, GenerationRequest, ReadAhead, RequestId, new_request_id
+from inference.sampling_params import SamplingParams
 
 _logger = logging.getLogger(__name__)
 # Of the time close() may take, what the worker spends on writing; the rest is for stopping and exiting.
@@ -74,40 +87,50 @@ class EngineClient:
 
     def generate(self, request: GenerationRequest) -> AsyncGenerator[RequestEvent, None]:
         """Events of one request; the last is RequestFinished or RequestFailed. Closing the iterator aborts it."""
-        return self._stream(request, Submit(request))
+        return self._stream(request.request_id, Submit(request))
 
     async def explain(self, request: GenerationRequest) -> PrefixExplained:
         """What the store has of the request's prompt, without reading or decoding any of it. Raises EngineError."""
-        async for event in self._stream(request, Explain(request)):
+        async for event in self._stream(request.request_id, Explain(request)):
             if isinstance(event, PrefixExplained):
                 return event
             if isinstance(event, RequestFailed):
                 raise EngineError(event.code, event.message)
         raise EngineError(ErrorCode.INTERNAL, "the engine gave no answer: try again")
 
-    async def _stream(
-        self, request: GenerationRequest, command: Command
-    ) -> AsyncGenerator[RequestEvent, None]:
+    async def check_grammar(self, sampling: SamplingParams) -> str | None:
+        """Why no reply can follow its grammar or JSON schema, one line; None: nothing was found. Raises EngineError."""
+        request_id = new_request_id()
+        async for event in self._stream(request_id, CheckGrammar(request_id, sampling)):
+            if isinstance(event, GrammarChecked):
+                return event.problem
+            if isinstance(event, RequestFailed):
+                raise EngineError(event.code, event.message)
+        raise EngineError(ErrorCode.INTERNAL, "the engine gave no answer: try again")
+
+    async def _stream(self, request_id: RequestId, command: Command) -> AsyncGenerator[RequestEvent, None]:
         stream: asyncio.Queue[RequestEvent] = asyncio.Queue()
-        self._streams[request.request_id] = stream
+        self._streams[request_id] = stream
         try:
             try:
                 self._send(command)
             except OSError as error:
                 refusal = _cannot_start(error)
-                yield RequestFailed(request.request_id, refusal.code, str(refusal))
+                yield RequestFailed(request_id, refusal.code, str(refusal))
                 return
             while True:
                 event = await stream.get()
-                is_last = isinstance(event, RequestFinished | RequestFailed | PrefixExplained)
+                is_last = isinstance(
+                    event, RequestFinished | RequestFailed | PrefixExplained | GrammarChecked
+                )
                 if is_last:
-                    self._streams.pop(request.request_id, None)
+                    self._streams.pop(request_id, None)
                 yield event
                 if is_last:
                     return
         finally:
-            if self._streams.pop(request.request_id, None) is not None:
-                self.abort(request.request_id)
+            if self._streams.pop(request_id, None) is not None:
+                self.abort(request_id)
 
     def abort(self, request_id: RequestId) -> None:
         """Stop within one batch. The request then ends with RequestFinished(finish_reason=cancelled)."""
@@ -185,7 +208,13 @@ class EngineClient:
     def _take_event(self, event: Event) -> None:
         if isinstance(
             event,
-            PhaseChanged | PrefillProgress | TokenDelta | RequestFinished | RequestFailed | PrefixExplained,
+            PhaseChanged
+            | PrefillProgress
+            | TokenDelta
+            | RequestFinished
+            | RequestFailed
+            | PrefixExplained
+            | GrammarChecked,
         ):
             stream = self._streams.get(event.request_id)
             if stream is not None:

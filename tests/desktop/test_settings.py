@@ -29,6 +29,7 @@ any_settings = st.builds(
     store_budget_bytes=st.none() | st.integers(0, 2**50),
     window_geometry=st.none() | st.binary(min_size=1),
     last_conversation_id=st.none() | st.integers(1, 2**62),
+    templates=st.dictionaries(texts, texts, max_size=3),
     sampling=st.builds(
         SamplingParams,
         temperature=st.none() | st.floats(0, 100),
@@ -103,6 +104,8 @@ def test_keys_of_another_version_are_kept_on_save(path: Path) -> None:
         ("store_budget_bytes = -5", "store_budget_bytes"),
         ('window_geometry = "not base64!"', "window_geometry"),
         ("last_conversation_id = 0", "last_conversation_id"),
+        ("templates = 'chatml'", "templates"),
+        ("templates = {'/m.gguf' = 1}", "templates"),
         ("sampling = 1", "sampling"),
         ("sampling.temperature = -1.0", "sampling.temperature"),
         ('sampling.temperature = "hot"', "sampling.temperature"),
