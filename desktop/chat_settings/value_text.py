@@ -74,7 +74,7 @@ def origin_words(field: SamplingField, inherited: LayeredValue, *, is_set: bool)
     value = shown_value(field, inherited.value).replace("\n", " ")
     words = {"model": f"the model recommends {value}", "settings": "from settings"}
     if not is_set:
-        return words.get(inherited.origin, "neutral")
+        return words.get(inherited.origin, "default")
     if inherited.origin == "model":
         return f"this chat; {words['model']}"
-    return f"this chat; else {value or 'none'}, {words.get(inherited.origin, 'neutral')}"
+    return f"this chat; else {value or 'none'}, {words.get(inherited.origin, 'default')}"

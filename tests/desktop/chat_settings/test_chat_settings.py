@@ -135,7 +135,7 @@ async def test_what_is_set_holds_from_the_next_reply_on_for_this_chat_only(make_
         await until(lambda: again.everwarm.open_chat.settings == expected)
         row = panel_of(again).rows["temperature"]
         assert isinstance(row, TypedRow)
-        assert (row.text(), row.origin_label.text()) == ("0.2", "this chat; else 0.7, neutral")
+        assert (row.text(), row.origin_label.text()) == ("0.2", "this chat; else 0.7, default")
         assert panel_of(again).system_prompt.editor.text() == "Be brief."
 
 
@@ -155,7 +155,7 @@ async def test_a_bad_value_is_refused_in_place_and_what_held_before_holds_on(win
         assert (row.text(), row.error[:4]) == ("70.9", "Must")
         assert window.engine.requests[-1].sampling.top_p == 0.9
         row.reset_button.click()
-        assert (row.text(), row.error, row.origin_label.text()) == ("", "", "neutral")
+        assert (row.text(), row.error, row.origin_label.text()) == ("", "", "default")
         assert await saved(window) == ChatSettings()
 
 
@@ -173,7 +173,7 @@ async def test_values_say_where_they_come_from(make_window: MakeWindow) -> None:
         rows = panel_of(window).rows
         assert rows["temperature"].origin_label.text() == "the model recommends 0.6"
         assert rows["top_k"].origin_label.text() == "from settings"
-        assert rows["min_p"].origin_label.text() == "neutral"
+        assert rows["min_p"].origin_label.text() == "default"
         assert rows["top_k"].reset_button.isHidden()
 
 

@@ -58,11 +58,11 @@ def test_texts_come_back_as_they_were(texts: list[str]) -> None:
 
 def test_every_value_says_where_it_comes_from() -> None:
     temperature = FIELDS["temperature"]
-    assert origin_words(temperature, LayeredValue(0.7, "neutral"), is_set=False) == "neutral"
+    assert origin_words(temperature, LayeredValue(0.7, "neutral"), is_set=False) == "default"
     assert origin_words(temperature, LayeredValue(0.7, "settings"), is_set=False) == "from settings"
     recommended = LayeredValue(0.6, "model")
     assert origin_words(temperature, recommended, is_set=False) == "the model recommends 0.6"
     assert origin_words(temperature, recommended, is_set=True) == "this chat; the model recommends 0.6"
     assert origin_words(FIELDS["seed"], LayeredValue(None, "neutral"), is_set=True) == (
-        "this chat; else random, neutral"
+        "this chat; else random, default"
     )
