@@ -19,12 +19,14 @@ from inference.events import (
     TokenDelta,
     WorkerExited,
 )
+from inference.load_marks import LoadMarks
 from inference.messages import Message, Role, TokenId
 from inference.metrics import KVUsage, PromptCounts, RequestTimings
 from inference.miss import Miss, MissReason
 from inference.model_config import ModelConfig, ModelInfo
 from inference.process.client import EngineClient
 from inference.process.worker_config import WorkerConfig
+from inference.remedies import safe_config
 from inference.request import EngineError, ErrorCode, FinishReason, GenerationRequest, ReadAhead, RequestId
 from inference.sampling_params import SamplingParams
 
@@ -38,6 +40,7 @@ __all__ = [
     "FinishReason",
     "GenerationRequest",
     "KVUsage",
+    "LoadMarks",
     "Message",
     "Miss",
     "MissReason",
@@ -65,4 +68,5 @@ __all__ = [
     "TokenId",
     "WorkerConfig",
     "WorkerExited",
+    "safe_config",
 ]

@@ -153,6 +153,8 @@ class ScriptedEngine:
         self.load_gate: Pause | None = None
         self.load_errors: dict[str, EngineError] = {}
         """By path."""
+        self.at_load_error: EngineEvent | None = None
+        """Told instead of ModelLoadFailed."""
         self.model_info: ModelInfo | None = None
         self.prefetched: list[GenerationRequest] = []
         self.drafts: list[tuple[GenerationRequest, ReadAhead]] = []
@@ -181,7 +183,7 @@ class ScriptedEngine:
             await self.load_gate.wait()
         self.model_info = None
         if (error := self.load_errors.get(config.path)) is not None:
-            self.tell(ModelLoadFailed(config, error.code, str(error)))
+            self.tell(self.at_load_error or ModelLoadFailed(config, error.code, str(error)))
             raise error
         self.loaded.append(config)
         self.model_info = model_info(config)
@@ -225,6 +227,9 @@ class ScriptedEngine:
     def set_pins(self, owners: Iterable[str]) -> None:
         self.calls.append("set_pins")
         self.pins = tuple(owners)
+
+    def end_worker(self) -> None:
+        self.calls.append("end_worker")
 
     async def close(self, timeout_s: float = 0.4) -> None:
         self.calls.append("close")
