@@ -47,7 +47,7 @@ class EngineFaults(QObject):
 
     def offer(self, config: ModelConfig) -> None:
         """The model is not loaded by itself; choose how to go on."""
-        name, reason = Path(config.path).name, self._held.reason(config)
+        reason = self._held.reason(config)
         safe = safe_config(config)
         again = NoticeAction("Try as before", lambda: self._release(config))
         if safe is None:
@@ -55,7 +55,7 @@ class EngineFaults(QObject):
             actions = (again, NoticeAction("Open GGUF…", self._ask_for_model))
         else:
             text = (
-                f"{reason} So {name} is not loaded by itself. Safe settings use the CPU only and a context of "
+                f"{reason} So it is not tried again by itself. Safe settings use the CPU only and a context of "
                 f"{safe.n_ctx:,} tokens; your chats can be read meanwhile."
             )
             actions = (NoticeAction("Use safe settings", lambda: self._use_safe(config)), again)
