@@ -19,7 +19,7 @@ def safe_config(config: ModelConfig) -> ModelConfig | None:
 def remedies(
     n_ctx: int | None, n_gpu_layers: int | None, *, takes_memory: bool = True, uses_gpu: bool | None = None
 ) -> str:
-    """What to try, for the end of a sentence, most promising first. The first two are as in ModelConfig.
+    """What to try, as nouns for the end of a sentence, most promising first. The first two are as in ModelConfig.
 
     takes_memory: too little memory may be the cause. uses_gpu None: not known.
     """
@@ -29,6 +29,6 @@ def remedies(
     if takes_memory and (n_ctx or DEFAULT_MAX_CONTEXT) > SAFE_N_CTX:
         tries.append(f"a smaller context (n_ctx = {SAFE_N_CTX} in settings.toml)")
     if takes_memory:
-        tries.append("close other programs")
-    tries.append("choose a smaller model" if takes_memory else "choose another model")
+        tries.append("closing other programs")
+    tries.append("a smaller model" if takes_memory else "another model")
     return " or ".join([", ".join(tries[:-1]), tries[-1]] if len(tries) > 1 else tries)

@@ -23,4 +23,4 @@ def test_only_what_is_in_use_can_be_lessened() -> None:
     assert "GPU" not in remedies(8192, None, uses_gpu=False)
     assert "n_ctx = 2048" in remedies(None, 0)
     assert "context" not in remedies(2048, 0)
-    assert remedies(8192, 0, takes_memory=False) == "choose another model"
+    assert remedies(8192, 0, takes_memory=False) == "another model"
