@@ -27,23 +27,29 @@ class StepTimes:
         # Seconds a step of few tokens, and seconds a token of a step of many.
         self._short: deque[float] = deque(maxlen=_REMEMBERED_STEPS)
         self._long: deque[float] = deque(maxlen=_REMEMBERED_STEPS)
+        # Of these the slowest; plain numbers, since another thread reads them.
+        self._short_s: float | None = None
+        self._s_per_token: float | None = None
 
     def observe(self, num_tokens: int, seconds: float) -> None:
         if 0 < num_tokens <= _FEW_TOKENS:
             self._short.append(seconds)
+            self._short_s = max(self._short)
         elif num_tokens:
             self._long.append(seconds / num_tokens)
+            self._s_per_token = max(self._long)
 
     def expected_s(self, num_tokens: int) -> float:
         """Seconds, rather too many than too few."""
         if not num_tokens:
             return 0.0
-        if num_tokens <= _FEW_TOKENS and self._short:
-            return max(self._short)
-        if self._long:
-            return max(self._long) * num_tokens
+        short_s, s_per_token = self._short_s, self._s_per_token
+        if num_tokens <= _FEW_TOKENS and short_s is not None:
+            return short_s
+        if s_per_token is not None:
+            return s_per_token * num_tokens
         # The first step reads the weights from the disk, unless they are cached.
-        reading_s = 0.0 if self._short else self._size_bytes / _LEAST_READ_BYTES_PER_S
+        reading_s = 0.0 if short_s is not None else self._size_bytes / _LEAST_READ_BYTES_PER_S
         return reading_s + 2 * self._num_params * num_tokens / _LEAST_FLOP_PER_S
 
 
@@ -64,10 +70,13 @@ class Activity:
     def advance(self) -> None:
         self.num_advances += 1
 
+    def rest(self) -> None:
+        self._busy.clear()
+
     @contextmanager
     def resting(self) -> Iterator[None]:
         """While the thread waits for something to do."""
-        self._busy.clear()
+        self.rest()
         try:
             yield
         finally:

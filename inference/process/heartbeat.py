@@ -26,7 +26,7 @@ def _beat(activity: Activity, emit: Callable[[Heartbeat], None]) -> None:
     wake_with_parent()
     while True:
         activity.wait_until_busy()
-        stuck_s, num_advances, disk = 0.0, activity.num_advances, _DiskReads()
+        stuck_s, num_advances, disk = 0.0, activity.num_advances, DiskReads()
         before = time.monotonic()
         while activity.is_busy:
             time.sleep(INTERVAL_S)
@@ -40,19 +40,28 @@ def _beat(activity: Activity, emit: Callable[[Heartbeat], None]) -> None:
             emit(Heartbeat(stuck_s, activity.expected_s))
 
 
-class _DiskReads:
+class DiskReads:
     """Whether this process is being given bytes from a disk: a slow step is then no hang (a large model that is mapped
     into memory is read by the first step that needs it, and again where memory is short)."""
 
     def __init__(self) -> None:
-        self._faults, self._read_bytes = _major_faults(), _read_bytes()
+        self._process = psutil.Process()
+        self._faults, self._read_bytes = _major_faults(), self._count_read_bytes()
 
     def went_on(self) -> bool:
         """Since the last call."""
-        faults, read_bytes = _major_faults(), _read_bytes()
+        faults, read_bytes = _major_faults(), self._count_read_bytes()
         went_on = faults - self._faults >= _LEAST_FAULTS or read_bytes - self._read_bytes >= _LEAST_READ_BYTES
         self._faults, self._read_bytes = faults, read_bytes
         return went_on
+
+    def _count_read_bytes(self) -> int:
+        """By this process so far; 0 where the system does not tell."""
+        try:
+            counters = self._process.io_counters()
+        except (AttributeError, psutil.Error, OSError):  # macOS has none
+            return 0
+        return int(getattr(counters, "read_chars", counters.read_bytes))
 
 
 def _major_faults() -> int:
@@ -62,12 +71,3 @@ def _major_faults() -> int:
     except ImportError:  # Windows
         return 0
     return resource.getrusage(resource.RUSAGE_SELF).ru_majflt
-
-
-def _read_bytes() -> int:
-    """Read by this process; 0 where the system does not tell."""
-    try:
-        counters = psutil.Process().io_counters()
-    except (AttributeError, psutil.Error, OSError):  # macOS has none
-        return 0
-    return int(getattr(counters, "read_chars", counters.read_bytes))
