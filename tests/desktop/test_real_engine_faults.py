@@ -58,9 +58,9 @@ async def test_a_crash_at_load_is_not_repeated_and_safe_settings_answer(tmp_path
         assert second.client.model_info.n_ctx == 2048
         second.everwarm.open_chat.stop()
         await second.idle()
-        [_, answer] = await second.stored_branch()
-        assert answer.content
-        assert answer.status in (MessageStatus.CANCELLED, MessageStatus.COMPLETE)
+    [_, answer] = await second.stored_branch()
+    assert answer.content
+    assert answer.status in (MessageStatus.CANCELLED, MessageStatus.COMPLETE)
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows cannot stop a process by a signal")
@@ -80,4 +80,5 @@ async def test_a_stop_that_a_stopped_worker_does_not_hear_can_be_enforced(tmp_pa
         line.buttons[0].click()
         await window.idle()
         assert "did not answer" in window.rows[-1].error
-        assert (await window.stored_branch())[-1].status is MessageStatus.INTERRUPTED
+    # When it has quit: the end of a reply is on disk a little later than in the window.
+    assert (await window.stored_branch())[-1].status is MessageStatus.INTERRUPTED
