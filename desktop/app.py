@@ -82,7 +82,8 @@ async def _run(app: QApplication, paths: DataPaths, instance: SingleInstance, lo
 
 def _create_engine(paths: DataPaths, on_event: Callable[[EngineEvent], None]) -> EngineClient:
     budget_bytes = load_settings(paths.settings).settings.store_budget_bytes
-    return EngineClient(WorkerConfig(paths.kv, paths.logs / "engine.log", budget_bytes), on_event)
+    config = WorkerConfig(paths.kv, paths.logs / "engine.log", budget_bytes, paths.load_marks)
+    return EngineClient(config, on_event)
 
 
 def _prepare(paths: DataPaths) -> str | None:

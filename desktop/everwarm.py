@@ -26,9 +26,11 @@ from desktop.conversation_list.list_model import ConversationListModel
 from desktop.conversation_list.list_panel import ConversationListPanel
 from desktop.conversation_list.list_view import ConversationListView
 from desktop.conversations import LOCK_TIMEOUT_S, ConversationId, ConversationStore, NotSaved
+from desktop.engine_faults import STOP, EngineFaults
 from desktop.error_report import ErrorReport
 from desktop.forgotten_owners import ForgottenOwners
 from desktop.gauges.gauge_strip import GaugeStrip
+from desktop.held_loads import HeldLoads
 from desktop.main_window import MainWindow
 from desktop.model_loading import ModelLoading
 from desktop.model_picker import ModelPicker
@@ -40,7 +42,7 @@ from desktop.settings import Theme, load_settings
 from desktop.starter_model import find_starter_model
 from desktop.theme import apply_theme
 from desktop.wording import as_sentence
-from inference import EngineClient, EngineEvent, PhaseChanged, RequestId, StoreNotice
+from inference import EngineClient, EngineEvent, LoadMarks, PhaseChanged, RequestId, StoreNotice
 
 FIRST_PAINT_TIMEOUT_S = 2.0
 ENGINE_CLOSE_S = 0.3
@@ -78,10 +80,14 @@ class Everwarm(QObject):
         self.settings = SettingsWriter(paths.settings, loaded.settings, self.background)
         self.chats = ConversationTasks(lambda: ConversationStore.open(paths.database))
         self.engine = create_engine(self._take_engine_event)
-        self.turns = TurnQueue(self.chats, self.engine, self.background, ReplyLog.from_environment())
-        self.models = ModelLoading(self.engine, self.settings, find_starter)
+        self.held = HeldLoads(self.engine, LoadMarks(paths.load_marks).read())
+        self.turns = TurnQueue(self.chats, self.held, self.background, ReplyLog.from_environment())
+        self.models = ModelLoading(self.engine, self.settings, find_starter, self.held)
 
         self.notices = NoticeBar()
+        self.faults = EngineFaults(
+            self.engine, self.models, self.settings, self.notices, self.background, self._ask_for_model
+        )
         self.gauges = GaugeStrip()
         self.picker = ModelPicker(self.models.choices)
         self.panel = ChatPanel(self.picker)
@@ -220,6 +226,7 @@ class Everwarm(QObject):
         open_chat.choose_model_requested.connect(self._offer_models)
         open_chat.told.connect(lambda text: self.notices.show_notice("told", text, kind="error"))
         self.turns.ended.connect(lambda _: self.notices.dismiss("told"))
+        self.turns.ended.connect(lambda _: self.notices.dismiss(STOP))
         open_chat.branch.reported.connect(self.gauges.show_event)
         for writer in (open_chat, self.turns):
             writer.not_saved.connect(self._show_not_saved)
@@ -229,6 +236,7 @@ class Everwarm(QObject):
 
     def _take_engine_event(self, event: EngineEvent) -> None:
         self.gauges.show_event(event)
+        self.faults.take_event(event)
         if isinstance(event, StoreNotice):
             self.notices.show_notice("store", as_sentence(event.message))
 
@@ -237,6 +245,9 @@ class Everwarm(QObject):
         told = await self.forgotten.tell()
         path = self.open_chat.model_path
         if self._quitting or path is None or not path.is_file():
+            return
+        if self.held.holds(config := self.models.config(str(path))):
+            self.faults.offer(config)
             return
         if await self.models.load(path):
             await self.forgotten.confirm(told)

@@ -15,10 +15,12 @@ from inference.events import (
     RequestEvent,
     RequestFailed,
     RequestFinished,
+    StopUnanswered,
     StoreNotice,
     TokenDelta,
     WorkerExited,
 )
+from inference.load_marks import LoadMarks
 from inference.messages import Message, Role, TokenId
 from inference.metrics import KVUsage, PromptCounts, RequestTimings
 from inference.miss import Miss, MissReason
@@ -26,6 +28,7 @@ from inference.model_config import ModelConfig, ModelInfo
 from inference.process.client import EngineClient
 from inference.process.worker_config import WorkerConfig
 from inference.reasoning import Reasoning
+from inference.remedies import safe_config
 from inference.request import EngineError, ErrorCode, FinishReason, GenerationRequest, ReadAhead, RequestId
 from inference.sampling_defaults import NEUTRAL, SamplingDefaults
 from inference.sampling_params import SamplingParams
@@ -44,6 +47,7 @@ __all__ = [
     "GenerationRequest",
     "GrammarChecked",
     "KVUsage",
+    "LoadMarks",
     "Message",
     "Miss",
     "MissReason",
@@ -68,6 +72,7 @@ __all__ = [
     "Role",
     "SamplingDefaults",
     "SamplingParams",
+    "StopUnanswered",
     "StoreNotice",
     "TemplateInfo",
     "TemplateOption",
@@ -76,4 +81,5 @@ __all__ = [
     "TokenId",
     "WorkerConfig",
     "WorkerExited",
+    "safe_config",
 ]

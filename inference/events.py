@@ -96,6 +96,24 @@ class RequestFinished:
     template: TemplateUse | None = None
     """What the chat was written with; None for raw text."""
 
+    @classmethod
+    def unread(cls, request_id: RequestId, queued_s: float, kv: KVUsage) -> RequestFinished:
+        """Of a request that was cancelled before anything was read."""
+        return cls(
+            request_id=request_id,
+            finish_reason=FinishReason.CANCELLED,
+            text="",
+            token_ids=(),
+            counts=PromptCounts(0, 0, 0, 0),
+            num_generation_tokens=0,
+            timings=RequestTimings(queued_s, 0.0, 0.0, 0.0, 0.0, None, 0.0, queued_s),
+            decode_tokens_per_second=None,
+            seed=0,
+            kv=kv,
+            bytes_read=0,
+            miss=None,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class RequestFailed:
@@ -162,10 +180,32 @@ class StoreNotice:
 
 
 @dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """Once a second while the inference thread is busy. stuck_s: for how long it has not got on by now. expected_s: what
+    the step it is in should take; 0.0: not known. For the client only."""
+
+    stuck_s: float
+    expected_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class StopUnanswered:
+    """Made by the client: a request that was to stop has not stopped yet. is_loading: since its model is being loaded."""
+
+    request_id: RequestId
+    is_loading: bool
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerExited:
-    """Made by the client: the worker process ended without being asked to. cause: e.g. "SIGSEGV"."""
+    """Made by the client: the worker process ended without being asked to. cause: e.g. "SIGSEGV".
+
+    message: one line for the user. loading: what it was loading then.
+    """
 
     cause: str
+    message: str
+    loading: ModelConfig | None = None
 
 
 RequestEvent = (
@@ -177,5 +217,13 @@ RequestEvent = (
     | PrefixExplained
     | GrammarChecked
 )
-EngineEvent = ModelLoadProgress | ModelLoaded | ModelLoadFailed | EngineStats | StoreNotice | WorkerExited
-Event = RequestEvent | EngineEvent
+EngineEvent = (
+    ModelLoadProgress
+    | ModelLoaded
+    | ModelLoadFailed
+    | EngineStats
+    | StoreNotice
+    | StopUnanswered
+    | WorkerExited
+)
+Event = RequestEvent | EngineEvent | Heartbeat

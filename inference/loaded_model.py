@@ -21,13 +21,12 @@ from inference.llama.devices import list_devices
 from inference.llama.gguf_header import kv_bytes_per_token
 from inference.llama.model import Model, load_model
 from inference.llama.native_library import library_build
-from inference.model_config import MAX_THREADS, ModelConfig, ModelInfo
+from inference.model_config import DEFAULT_MAX_CONTEXT, MAX_THREADS, ModelConfig, ModelInfo
 from inference.prompt import PromptBuilder
 from inference.recommended_sampling import recommended_sampling
 from inference.request import EngineError, ErrorCode
 
 _logger = logging.getLogger(__name__)
-DEFAULT_MAX_CONTEXT = 8192
 # Chats that can run at once.
 MAX_SEQUENCES = 8
 

@@ -12,6 +12,7 @@ from inference.template_info import TemplateInfo
 ReuseKind = Literal["any prefix", "message ends only"]
 
 
+DEFAULT_MAX_CONTEXT = 8192
 # GGML_MAX_N_THREADS: with more, the library ends the process.
 MAX_THREADS = 512
 
@@ -20,7 +21,7 @@ MAX_THREADS = 512
 class ModelConfig:
     """What to load. Two equal configs never load twice.
 
-    n_ctx: tokens; None: min(training context, 8192).
+    n_ctx: tokens; None: min(training context, DEFAULT_MAX_CONTEXT).
     n_gpu_layers: None: as many as fit (auto); 0: none.
     n_threads: None: the physical cores this process may use.
     """

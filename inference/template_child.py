@@ -6,10 +6,12 @@ started this may kill it at any moment. Nothing but Jinja and the standard libra
 Request: {"source": Jinja text, "renders": [variables of each], "now": Unix time or null, "max_chars": of one text}.
 Answer: {"results": [{"text": …} or {"error": …, "kind": …} for each render]}; a source that is no template gives at
 least one result, so no renders at all ask for just that, and are told {"variables": {name: [texts that the template
-compares it with or sets it to]}} as well. The first line is {"ready": true}. Argument: the most memory it may take, in bytes.
+compares it with or sets it to]}} as well. The first line is {"ready": true}. Arguments: the
+most memory it may take, in bytes; the parent's process id.
 """
 
 import contextlib
+import ctypes
 import json
 import os
 import queue
@@ -146,6 +148,14 @@ def _bound_memory(max_bytes: int) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (max_bytes, max_bytes))
 
 
+def _end_with_parent(parent_pid: int) -> None:
+    """By the kernel (Linux): a template that holds the interpreter lock keeps every thread here from noticing."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG
+        if os.getppid() != parent_pid:
+            os._exit(0)
+
+
 def _read_requests(requests: "queue.SimpleQueue[bytes]") -> None:
     for line in sys.stdin.buffer:
         requests.put(line)
@@ -156,6 +166,7 @@ def _read_requests(requests: "queue.SimpleQueue[bytes]") -> None:
 def main() -> None:
     # Ctrl+C in a terminal reaches the whole process group; the parent decides when this ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _end_with_parent(int(sys.argv[2]))
     _bound_memory(int(sys.argv[1]))
     requests: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_read_requests, args=(requests,), daemon=True).start()

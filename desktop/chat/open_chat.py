@@ -35,6 +35,9 @@ from inference import Phase
 
 DRAFT_PAUSE_MS = 400
 NO_MODEL_ERROR = "There is no model yet. Your message is kept; choose a model (GGUF file) and it is answered."
+HELD_NOTE = (
+    "Your message is saved. It waits, since the last load of its model went wrong: choose above how to go on."
+)
 LOADING_NOTE = "The model is still loading. Your message is saved and is answered as soon as it is ready."
 
 
@@ -95,6 +98,7 @@ class OpenChat(QObject):
         turns.replying_changed.connect(self._show_busy)
         self.branch.turn_changed.connect(self._show_busy)
         models.loading_changed.connect(self._show_model)
+        models.held.changed.connect(self._show_busy)
 
     @property
     def model_path(self) -> Path | None:
@@ -202,7 +206,7 @@ class OpenChat(QObject):
         except NotSaved as error:
             self.not_saved.emit(str(error))
         await self._refresh()
-        if CHOOSE_MODEL[0] in self.branch.offered_actions:
+        if await self._stop_held() or CHOOSE_MODEL[0] in self.branch.offered_actions:
             await self.retry()
 
     def change_settings(self, settings: ChatSettings) -> None:
@@ -234,6 +238,17 @@ class OpenChat(QObject):
         if self._unsaved_settings is settings:
             self._unsaved_settings = None
         self.settings_changed.emit()
+        return True
+
+    async def _stop_held(self) -> bool:
+        """True: replies of this chat waited for a model that is held."""
+        turns = [turn for turn in self._turns.turns_of(self.id) if turn.answering]
+        if not any(self._models.held.holds(turn.question.model) for turn in turns):
+            return False
+        for turn in turns:
+            turn.stop()
+        for turn in turns:
+            await turn.answered.wait()
         return True
 
     async def save_draft(self) -> bool:
@@ -379,4 +394,7 @@ class OpenChat(QObject):
             answering[0].phase is Phase.LOADING
             or (answering[0].phase is Phase.QUEUED and self._models.loading is not None)
         )
-        self._composer.set_note(LOADING_NOTE if waits_for_load else "")
+        if answering and self._models.held.holds(answering[0].question.model):
+            self._composer.set_note(HELD_NOTE)
+        else:
+            self._composer.set_note(LOADING_NOTE if waits_for_load else "")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
+from typing import Protocol
 
 from PySide6.QtCore import QObject, Signal
 
@@ -24,7 +26,6 @@ from desktop.conversations import (
 )
 from desktop.error_report import log
 from inference import (
-    EngineClient,
     EngineError,
     ErrorCode,
     FinishReason,
@@ -63,6 +64,13 @@ class Question:
     default_template: str | None = None
 
 
+class ReplySource(Protocol):
+    """What a turn needs of the engine."""
+
+    def generate(self, request: GenerationRequest) -> AsyncGenerator[RequestEvent, None]: ...
+    def abort(self, request_id: RequestId) -> None: ...
+
+
 class Turn(QObject):
     """Lives from the moment its reply is begun on disk until the reply's end is on disk too.
 
@@ -82,7 +90,7 @@ class Turn(QObject):
         self,
         question: Question,
         chats: ConversationTasks,
-        engine: EngineClient,
+        engine: ReplySource,
         parent: QObject | None = None,
     ) -> None:
         super().__init__(parent)

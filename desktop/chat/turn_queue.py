@@ -9,7 +9,7 @@ from PySide6.QtCore import QObject, Signal
 
 from desktop.bridge.background_tasks import BackgroundTasks
 from desktop.bridge.conversation_tasks import ConversationTasks
-from desktop.chat.turn import Question, Turn
+from desktop.chat.turn import Question, ReplySource, Turn
 from desktop.conversations import (
     ConversationId,
     ConversationStore,
@@ -18,7 +18,7 @@ from desktop.conversations import (
 )
 from desktop.error_report import log
 from desktop.reply_log import ReplyLog
-from inference import EngineClient, ErrorCode, ModelConfig, SamplingParams
+from inference import ErrorCode, ModelConfig, SamplingParams
 
 
 class TurnQueue(QObject):
@@ -40,7 +40,7 @@ class TurnQueue(QObject):
     def __init__(
         self,
         chats: ConversationTasks,
-        engine: EngineClient,
+        engine: ReplySource,
         background: BackgroundTasks,
         reply_log: ReplyLog | None = None,
     ) -> None:

@@ -77,7 +77,7 @@ class Stop:
 Command = Submit | Load | Prefetch | Explain | CheckGrammar | Forget | SetPins | Abort | Stop
 Frame = Command | events.Event
 
-# WorkerExited never travels: it is what the client says of a worker that is gone.
+# WorkerExited and StopUnanswered never travel: they are what the client says of a worker.
 _FRAME_TYPES: dict[str, type] = {
     frame_type.__name__: frame_type for frame_type in (*get_args(Command), *get_args(events.Event))
 }

@@ -9,9 +9,13 @@ import sys
 import threading
 from typing import BinaryIO
 
+from inference.activity import Activity
 from inference.engine import Engine
 from inference.events import Event, GrammarChecked
 from inference.grammar_check import grammar_problem
+from inference.load_marks import LoadMarks
+from inference.process.heartbeat import start_heartbeat
+from inference.process.parent_watch import end_with_parent
 from inference.process.wire import (
     Abort,
     BrokenFrame,
@@ -35,14 +39,18 @@ _logger = logging.getLogger(__name__)
 _ORPHAN_STORE_TIMEOUT_S = 2.0
 
 
-def main(config_json: str) -> None:
+def main(config_json: str, parent_pid: int) -> None:
+    end_with_parent(parent_pid)
     config = WorkerConfig.from_json(config_json)
     # Ctrl+C in a terminal reaches the whole process group; the client decides when a worker ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     commands, events = _take_over_standard_streams()
     writer = _EventWriter(events)
-    engine = Engine(writer.emit, config.kv_store, config.store_budget_bytes)
+    activity = Activity()
+    start_heartbeat(activity, writer.emit)
+    marks = LoadMarks(config.load_marks)
+    engine = Engine(writer.emit, config.kv_store, config.store_budget_bytes, activity, marks)
     stop_order = _StopOrder()
     thread = threading.Thread(target=_infer, args=(engine, stop_order), name="inference", daemon=True)
     thread.start()
@@ -138,4 +146,4 @@ def _follow_commands(
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1], int(sys.argv[2]))

@@ -158,6 +158,8 @@ class ScriptedEngine:
         self.load_gate: Pause | None = None
         self.load_errors: dict[str, EngineError] = {}
         """By path."""
+        self.at_load_error: EngineEvent | None = None
+        """Told instead of ModelLoadFailed."""
         self.model_info: ModelInfo | None = None
         self.model_changes: dict[str, Any] = {}
         """What the next model to load differs in from model_info()'s."""
@@ -190,7 +192,7 @@ class ScriptedEngine:
             await self.load_gate.wait()
         self.model_info = None
         if (error := self.load_errors.get(config.path)) is not None:
-            self.tell(ModelLoadFailed(config, error.code, str(error)))
+            self.tell(self.at_load_error or ModelLoadFailed(config, error.code, str(error)))
             raise error
         self.loaded.append(config)
         self.model_info = model_info(config, **self.model_changes)
@@ -238,6 +240,9 @@ class ScriptedEngine:
     async def check_grammar(self, sampling: SamplingParams) -> str | None:
         self.calls.append("check_grammar")
         return self.grammar_problems.get(sampling.grammar or sampling.json_schema or "")
+
+    def end_worker(self) -> None:
+        self.calls.append("end_worker")
 
     async def close(self, timeout_s: float = 0.4) -> None:
         self.calls.append("close")

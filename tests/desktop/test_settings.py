@@ -24,6 +24,7 @@ any_settings = st.builds(
     n_gpu_layers=st.none() | st.integers(0, 200),
     n_threads=st.none() | st.integers(1, 256),
     n_ctx=st.none() | st.integers(1, 2**20),
+    safe_models=st.lists(texts, max_size=3).map(tuple),
     theme=st.sampled_from(["system", "light", "dark"]),
     text_scale=st.floats(0.6, 3.0),
     store_budget_bytes=st.none() | st.integers(0, 2**50),

@@ -337,8 +337,7 @@ async def test_a_model_that_no_format_fits_leads_to_the_choice(window: RunningWi
         await until(lambda: "shows no format" in window.notice("format"))
         line = window.everwarm.notices.line("format")
         assert line is not None
-        assert line.button is not None
-        line.button.click()
+        line.buttons[0].click()
         row = panel_of(window).template_section.template_row
         assert panel_of(window).isVisible()
         assert QApplication.focusWidget() is row.editor
