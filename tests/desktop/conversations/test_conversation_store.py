@@ -71,6 +71,9 @@ def test_a_title_that_was_given_stays(store: ConversationStore) -> None:
         ("word " * 30, "word word word word word word word word word…"),
         ("難" * 100, "難" * 48 + "…"),
         ("x" * 48, "x" * 48),
+        ("bell \x07 and \u202eoverride", "bell and override"),
+        ("👩\u200d👩\u200d👧 family", "👩\u200d👩\u200d👧 family"),
+        ("\x00\x01", ""),
         ("", ""),
     ],
 )
