@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from PySide6.QtCore import QByteArray, QObject, Qt
+from PySide6.QtCore import QByteArray, QObject, Qt, QTimer
 from PySide6.QtWidgets import QApplication, QFileDialog
 
 from desktop.bridge.background_tasks import BackgroundTasks
@@ -18,6 +18,7 @@ from desktop.chat.chat_panel import ChatPanel
 from desktop.chat.chat_prefetch import ChatPrefetch
 from desktop.chat.draft_reading import DraftReading
 from desktop.chat.open_chat import OpenChat
+from desktop.chat.turn import Turn
 from desktop.chat.turn_queue import TurnQueue
 from desktop.chat_settings.settings_editing import ChatSettingsEditing
 from desktop.chat_settings.settings_panel import ChatSettingsPanel
@@ -225,7 +226,8 @@ class Everwarm(QObject):
         open_chat.find_model_requested.connect(self._ask_for_model)
         open_chat.choose_model_requested.connect(self._offer_models)
         open_chat.told.connect(lambda text: self.notices.show_notice("told", text, kind="error"))
-        self.turns.ended.connect(lambda _: self.notices.dismiss("told"))
+        self.turns.begun.connect(lambda _: self.notices.dismiss("told"))
+        self.turns.ended.connect(self._forget_former_trouble)
         self.turns.ended.connect(lambda _: self.notices.dismiss(STOP))
         open_chat.branch.reported.connect(self.gauges.show_event)
         for writer in (open_chat, self.turns):
@@ -233,6 +235,12 @@ class Everwarm(QObject):
             writer.saved.connect(lambda: self.notices.dismiss("not saved"))
         self.list_actions.not_saved.connect(self._show_not_saved)
         self.settings.not_saved.connect(lambda text: self.notices.show_notice("settings", text, kind="error"))
+
+    def _forget_former_trouble(self, turn: Turn) -> None:
+        self.notices.dismiss("told")
+        if turn.finished is not None and turn.question.model.path == str(self.open_chat.model_path):
+            # Whatever was wrong with another file, this chat has a model that answers.
+            self.notices.dismiss("model")
 
     def _take_engine_event(self, event: EngineEvent) -> None:
         self.gauges.show_event(event)
@@ -272,6 +280,8 @@ class Everwarm(QObject):
         if known is not None and known.parent.is_dir():
             dialog.setDirectory(str(known.parent))
         dialog.fileSelected.connect(lambda path: self._choose_model(Path(path)))
+        # What is typed next is a message.
+        dialog.finished.connect(lambda _: QTimer.singleShot(0, self.panel.composer.setFocus))
         dialog.open()
 
     def _offer_models(self) -> None:
@@ -289,13 +299,14 @@ class Everwarm(QObject):
                 break
         path = self.open_chat.model_path
         if path is None:
-            text = "There is no model yet. Open one (a GGUF file) and start to chat."
+            label, text = "Open GGUF…", "There is no model yet. Open one (a GGUF file) and start to chat."
         elif not path.is_file():
+            label = "Find it…"
             text = f"The model of this chat, {path.name}, is no longer in {path.parent}. The chat can be read; to go on, find the file or choose another model."
         else:
             self.notices.dismiss("model")
             return
-        self.notices.show_notice("model", text, action=NoticeAction("Find it…", self._ask_for_model))
+        self.notices.show_notice("model", text, action=NoticeAction(label, self._ask_for_model))
 
     def _remember_chat(self) -> None:
         # Now, not when one quits: a process that is killed reopens the same chat.
