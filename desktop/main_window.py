@@ -33,6 +33,7 @@ class MainWindow(QMainWindow):
     delete_requested = Signal()
     undo_delete_requested = Signal()
     stop_requested = Signal()
+    chat_settings_requested = Signal()
     theme_chosen = Signal(str)
 
     def __init__(
@@ -50,7 +51,7 @@ class MainWindow(QMainWindow):
         column.addWidget(notices)
         column.addWidget(chat, 1)
         middle.setMinimumWidth(MIN_TEXT_WIDTH_PX)
-        splitter = QSplitter(Qt.Orientation.Horizontal)
+        self._splitter = splitter = QSplitter(Qt.Orientation.Horizontal)
         splitter.setChildrenCollapsible(False)
         splitter.setHandleWidth(1)
         splitter.addWidget(chat_list)
@@ -68,6 +69,7 @@ class MainWindow(QMainWindow):
             chat.composer,
             chat.transcript,
             chat.picker,
+            chat.settings_button,
             chat_list.new_chat_button,
             chat_list.view,
             chat.composer.context_count,
@@ -75,6 +77,11 @@ class MainWindow(QMainWindow):
         for stop, following in pairwise(stops):
             self.setTabOrder(stop, following)
         self.resize(1100, 720)
+
+    def add_side_panel(self, panel: QWidget) -> None:
+        """To the right of the chat; it comes hidden."""
+        panel.hide()
+        self._splitter.addWidget(panel)
 
     def set_undo_available(self, available: bool) -> None:
         self._undo_delete.setEnabled(available)
@@ -138,6 +145,7 @@ class MainWindow(QMainWindow):
         self._add(view_menu, "Go to Message &Box", QKeySequence("Ctrl+L"), self._chat.composer.setFocus)
         self._add(view_menu, "Go to &Chats", QKeySequence("Ctrl+K"), self._chat_list.view.setFocus)
         self._add(view_menu, "Choose &Model", QKeySequence("Ctrl+M"), self._chat.picker.showMenu)
+        self._add(view_menu, "Chat &Settings", QKeySequence("Ctrl+,"), self.chat_settings_requested.emit)
         view_menu.addSeparator()
         transcript = self._chat.transcript
         for text, key, change in (

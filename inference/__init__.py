@@ -4,6 +4,7 @@ from inference.events import (
     EngineEvent,
     EngineStats,
     Event,
+    GrammarChecked,
     ModelLoaded,
     ModelLoadFailed,
     ModelLoadProgress,
@@ -15,10 +16,12 @@ from inference.events import (
     RequestEvent,
     RequestFailed,
     RequestFinished,
+    StopUnanswered,
     StoreNotice,
     TokenDelta,
     WorkerExited,
 )
+from inference.load_marks import LoadMarks
 from inference.messages import Message, Role, TokenId
 from inference.metrics import KVUsage, PromptCounts, RequestTimings
 from inference.miss import Miss, MissReason
@@ -26,6 +29,7 @@ from inference.model_config import ModelConfig, ModelInfo
 from inference.process.client import EngineClient
 from inference.process.worker_config import WorkerConfig
 from inference.reasoning import Reasoning
+from inference.remedies import safe_config
 from inference.request import (
     ContextFit,
     ContextPolicy,
@@ -37,9 +41,13 @@ from inference.request import (
     ReadAhead,
     RequestId,
 )
+from inference.sampling_defaults import NEUTRAL, SamplingDefaults
 from inference.sampling_params import SamplingParams
+from inference.template_info import TemplateInfo, TemplateUse
+from inference.template_options import OptionValue, TemplateOption
 
 __all__ = [
+    "NEUTRAL",
     "ContextFit",
     "ContextPolicy",
     "ContextRule",
@@ -51,7 +59,9 @@ __all__ = [
     "Event",
     "FinishReason",
     "GenerationRequest",
+    "GrammarChecked",
     "KVUsage",
+    "LoadMarks",
     "Message",
     "Miss",
     "MissReason",
@@ -60,6 +70,7 @@ __all__ = [
     "ModelLoadFailed",
     "ModelLoadProgress",
     "ModelLoaded",
+    "OptionValue",
     "Phase",
     "PhaseChanged",
     "PrefillProgress",
@@ -74,10 +85,16 @@ __all__ = [
     "RequestId",
     "RequestTimings",
     "Role",
+    "SamplingDefaults",
     "SamplingParams",
+    "StopUnanswered",
     "StoreNotice",
+    "TemplateInfo",
+    "TemplateOption",
+    "TemplateUse",
     "TokenDelta",
     "TokenId",
     "WorkerConfig",
     "WorkerExited",
+    "safe_config",
 ]

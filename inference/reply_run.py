@@ -333,6 +333,7 @@ class ReplyRun:
             message_ids=self.prompt.message_ids if self.prompt is not None else (),
             reasoning=self._text.finished_reasoning(self._reasoning_s, has_tokens=bool(self.generated_ids)),
             fit=self.fit,
+            template=self.prompt.template_use if self.prompt is not None else None,
         )
 
     def store_sequence(self) -> None:

@@ -8,6 +8,7 @@ from PySide6.QtCore import QObject, QTimer, Signal
 
 from desktop.bridge.background_tasks import BackgroundTasks
 from desktop.bridge.conversation_tasks import ConversationTasks
+from desktop.chat.chat_request import chat_request
 from desktop.chat.composer import Composer
 from desktop.chat.full_context import FullContext
 from desktop.chat.open_chat import OpenChat
@@ -16,11 +17,9 @@ from desktop.conversations import (
     ConversationStore,
     DatabaseUnusable,
     StoredMessage,
-    context_rule,
-    messages_for_engine,
 )
 from desktop.model_loading import ModelLoading
-from inference import ContextFit, EngineClient, EngineError, GenerationRequest, Message
+from inference import ContextFit, EngineClient, EngineError, GenerationRequest
 
 COUNT_PAUSE_MS = 250
 """How often at most is counted while somebody types."""
@@ -63,6 +62,7 @@ class ContextCount(QObject):
         turns.begun.connect(lambda _: self._soon())
         turns.ended.connect(lambda _: self._soon())
         models.loading_changed.connect(self._soon)
+        open_chat.settings_changed.connect(self._soon)
 
     def close(self) -> None:
         self._timer.stop()
@@ -108,17 +108,16 @@ class ContextCount(QObject):
                 branch = await self._chats.run(ConversationStore.branch, conversation.id)
             except DatabaseUnusable:
                 return None
-        before = messages_for_engine(branch)
-        drafts = (Message("user", draft),) if draft.strip() else ()
-        messages = (*before, *drafts)
-        if not messages:
+        if not branch and not draft.strip():
             return None
-        context = replace(self._open_chat.branch.context, choice=self._full_context.choice)
-        return GenerationRequest(
-            model=loaded.config,
-            messages=messages,
+        return chat_request(
+            self._open_chat.conversation,
+            branch,
+            loaded.config,
+            draft=draft if draft.strip() else None,
+            default_template=self._open_chat.default_template,
             is_private=self._open_chat.is_private,
-            context=context_rule(context, branch, messages, num_drafts=len(drafts)),
+            context=replace(self._open_chat.branch.context, choice=self._full_context.choice),
         )
 
     def _soon(self) -> None:

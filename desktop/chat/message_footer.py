@@ -26,7 +26,6 @@ class MessageFooter:
         self._message = message
         self._style = style
         self._is_unfolded = is_unfolded
-        self._words = " · ".join(part for part in (message.standing, message.caption) if part)
         self._error: TextBlockLayout | None = None
         self._details: DetailsLayout | None = None
         self.height = 0.0
@@ -35,7 +34,10 @@ class MessageFooter:
             self._error = TextBlockLayout(block, style, style.column_width - style.px(56))
             self.height += style.px(12) + self._error.height + style.px(24)
         self._caption = QRectF()
-        if self._words:
+        self._caption_text = " · ".join(
+            part for part in (message.standing, _with_whole_figures(message.caption)) if part
+        )
+        if self._caption_text:
             self._caption = self._caption_rect(self.height + style.px(10))
             self.height = self._caption.bottom()
         if message.details and is_unfolded:
@@ -50,7 +52,7 @@ class MessageFooter:
         style, message = self._style, self._message
         room = QRectF(0, 0, style.column_width - self._dot_room() - self._chevron_room(), 10_000)
         flags = Qt.TextFlag.TextWordWrap.value
-        size = QFontMetricsF(style.small_font).boundingRect(room, flags, self._words).size()
+        size = QFontMetricsF(style.small_font).boundingRect(room, flags, self._caption_text).size()
         left = style.column_width - size.width() - 1 if message.role == "user" else self._dot_room()
         return QRectF(left, top, size.width() + 1, ceil(size.height()))
 
@@ -63,7 +65,7 @@ class MessageFooter:
     def paint(self, painter: QPainter) -> None:
         if self._error is not None:
             self._paint_error(painter, self._error)
-        if self._words:
+        if self._caption_text:
             self._paint_caption(painter)
         if self._details is not None:
             painter.save()
@@ -89,7 +91,7 @@ class MessageFooter:
         style, theme, rect = self._style, self._style.theme, self._caption
         painter.setFont(style.small_font)
         painter.setPen(QColor(theme.muted))
-        painter.drawText(rect, Qt.TextFlag.TextWordWrap.value, self._words)
+        painter.drawText(rect, Qt.TextFlag.TextWordWrap.value, self._caption_text)
         line = QFontMetricsF(style.small_font).lineSpacing()
         if self._message.details:
             self._paint_chevron(painter, QPointF(rect.right() + style.px(10), rect.bottom() - line / 2))
@@ -119,7 +121,7 @@ class MessageFooter:
         return self._details_spots() + self._actions
 
     def _details_spots(self) -> list[HotSpot]:
-        if not self._message.details or not self._words:
+        if not self._message.details or not self._caption_text:
             return []
         pad = self._style.px(4)
         rect = self._caption.adjusted(-pad, -pad, self._chevron_room(), pad)
@@ -143,3 +145,11 @@ class MessageFooter:
                 shift = style.column_width - line[-1].rect.right()
                 line[:] = [replace(spot, rect=spot.rect.translated(shift, 0)) for spot in line]
         return [spot for line in lines for spot in line]
+
+
+def _with_whole_figures(caption: str) -> str:
+    """Lines break between figures, not within "tok/s" nor before a unit; a sentence breaks anywhere."""
+    figures = caption.split(" · ")
+    if len(figures) == 1:
+        return caption
+    return " · ".join(figure.replace(" ", "\u00a0").replace("/", "\u2060/\u2060") for figure in figures)

@@ -12,30 +12,30 @@ from desktop.bridge.background_tasks import BackgroundTasks
 from desktop.bridge.conversation_tasks import ConversationTasks
 from desktop.bridge.settings_writer import SettingsWriter
 from desktop.chat.chat_panel import ChatPanel
+from desktop.chat.sampling_layers import merged_sampling
 from desktop.chat.shown_branch import ShownBranch
-from desktop.chat.transcript_rows import CHOOSE_MODEL, FIND_MODEL, RETRY, user_row
+from desktop.chat.transcript_rows import CHOOSE_MODEL, CHOOSE_TEMPLATE, FIND_MODEL, RETRY, user_row
 from desktop.chat.turn import Turn
 from desktop.chat.turn_queue import TurnQueue
+from desktop.chat.waiting_note import waiting_note
 from desktop.conversation_list.list_model import NEW_CHAT_TITLE
 from desktop.conversations import (
     ChatContext,
+    ChatSettings,
     Conversation,
     ConversationId,
     ConversationStore,
     DatabaseUnusable,
-    MessageId,
     NoSuchRecord,
     NotSaved,
     StoredMessage,
     chat_context,
+    set_chat_settings,
 )
 from desktop.model_loading import ModelLoading
-from desktop.wording import as_sentence
-from inference import Phase
 
 DRAFT_PAUSE_MS = 400
 NO_MODEL_ERROR = "There is no model yet. Your message is kept; choose a model (GGUF file) and it is answered."
-LOADING_NOTE = "The model is still loading. Your message is saved and is answered as soon as it is ready."
 
 
 class OpenChat(QObject):
@@ -47,6 +47,9 @@ class OpenChat(QObject):
     """A chat is new, or its title or its place in the list changed."""
     find_model_requested = Signal()
     choose_model_requested = Signal()
+    choose_template_requested = Signal()
+    settings_changed = Signal()
+    """What holds for the chat's next replies is another now, and on disk."""
     not_saved = Signal(str)
     saved = Signal()
     told = Signal(str)
@@ -74,8 +77,9 @@ class OpenChat(QObject):
         self._model_path: Path | None = None
         self._is_private = False
         self._saved_draft = ""
+        self._unsaved_settings: ChatSettings | None = None
         # Opening, sending and saving a draft each take several steps on disk and must not interleave.
-        self._changing = asyncio.Lock()
+        self.changing = asyncio.Lock()
         self._sending = False
         # What one types and sends while the app starts waits for the chats to be there.
         self.ready = asyncio.Event()
@@ -87,10 +91,10 @@ class OpenChat(QObject):
         panel.transcript.action_triggered.connect(self._act)
         panel.transcript.suggestion_chosen.connect(self._suggest)
         turns.ended.connect(self._turn_ended)
-        turns.withdrawn.connect(self._turn_withdrawn)
         turns.replying_changed.connect(self._show_busy)
         self.branch.turn_changed.connect(self._show_busy)
         models.loading_changed.connect(self._show_model)
+        models.held.changed.connect(self._show_busy)
 
     @property
     def model_path(self) -> Path | None:
@@ -101,6 +105,18 @@ class OpenChat(QObject):
         return None if self.conversation is None else self.conversation.id
 
     @property
+    def settings(self) -> ChatSettings:
+        """As they are set, be they on disk yet or not."""
+        if self._unsaved_settings is not None:
+            return self._unsaved_settings
+        return ChatSettings() if self.conversation is None else self.conversation.settings
+
+    @property
+    def default_template(self) -> str | None:
+        """Of the chat's model, where the chat itself chooses none."""
+        return self._settings.settings.templates.get(str(self._model_path))
+
+    @property
     def is_private(self) -> bool:
         return self._is_private
 
@@ -109,11 +125,12 @@ class OpenChat(QObject):
     ) -> None:
         """keep_typed: what is in the composer follows the draft (typed while the app was starting).
         is_private: of a new chat; one that exists knows it itself."""
-        if not keep_typed and not await self.save_draft():
+        if not keep_typed and not (await self.save_settings() and await self.save_draft()):
             # The text is nowhere but in the composer: this chat stays, and the list shows it again.
             self.opened.emit(self.id)
             return
-        async with self._changing:
+        async with self.changing:
+            self._unsaved_settings = None
             conversation: Conversation | None = None
             branch: list[StoredMessage] = []
             context = ChatContext()
@@ -135,8 +152,9 @@ class OpenChat(QObject):
     async def send(self, text: str) -> None:
         """On disk before anything else happens; until then the composer keeps it."""
         await self.ready.wait()
-        async with self._changing:
+        async with self.changing:
             try:
+                await self._save_settings()
                 conversation = await self._existing_conversation()
                 # Read anew: a message that was withdrawn or a reply that was begun has moved the head.
                 conversation = await self._chats.run(ConversationStore.conversation, conversation.id)
@@ -148,36 +166,18 @@ class OpenChat(QObject):
                 self._forget_sent(text)
                 self._sending = False
                 self.saved.emit()
-                await self._answer(message)
+                await self.answer(message)
             except NotSaved as error:
                 self.not_saved.emit(str(error))
             finally:
                 self._sending = False
-            await self._refresh()
-
-    @property
-    def changing(self) -> asyncio.Lock:
-        """Whoever else changes the chat in several steps holds it meanwhile."""
-        return self._changing
-
-    async def go_on(self, *, may_drop: bool = False) -> None:
-        """The last reply goes on where it ended; may_drop: the oldest turns may be left out for it."""
-        if self.conversation is None or self.id in self._turns.replying():
-            return
-        async with self._changing:
-            branch = await self._chats.run(ConversationStore.branch, self.conversation.id)
-            if len(branch) < 2 or branch[-1].role != "assistant":
-                return
-            try:
-                await self._answer(branch[-2], begun=branch[-1], may_drop=may_drop)
-            except NotSaved as error:
-                self.not_saved.emit(str(error))
+            await self.refresh()
 
     async def retry(self, *, may_drop: bool = False) -> None:
         """Answer the last message of the branch again; the former try stays on disk."""
         if self.conversation is None or self.id in self._turns.replying():
             return
-        async with self._changing:
+        async with self.changing:
             branch = await self._chats.run(ConversationStore.branch, self.conversation.id)
             former_try = branch.pop() if branch and branch[-1].role == "assistant" else None
             if not branch:
@@ -185,32 +185,76 @@ class OpenChat(QObject):
             if former_try is not None:
                 self.branch.replace_last(former_try.id, user_row(branch[-1]))
             try:
-                await self._answer(branch[-1], may_drop=may_drop)
+                await self._save_settings()
+                await self.answer(branch[-1], may_drop=may_drop)
             except NotSaved as error:
                 self.not_saved.emit(str(error))
                 self.branch.update(replace(user_row(branch[-1]), actions=(RETRY,)))
-            await self._refresh()
+            await self.refresh()
 
     async def set_model(self, path: Path) -> None:
         """For this chat from its next reply on. A question that waits for a model is answered now."""
         self._model_path = path
         self._show_model()
+        self.settings_changed.emit()
         if self.conversation is None:
             return
         try:
             await self._chats.run(ConversationStore.set_model, self.conversation.id, str(path))
         except NotSaved as error:
             self.not_saved.emit(str(error))
-        await self._refresh()
-        if CHOOSE_MODEL[0] in self.branch.offered_actions:
+        await self.refresh()
+        if await self._stop_held() or CHOOSE_MODEL[0] in self.branch.offered_actions:
             await self.retry()
+
+    def change_settings(self, settings: ChatSettings) -> None:
+        """For this chat from its next reply on, and on disk at once."""
+        self._unsaved_settings = settings
+        self._background.start(self.save_settings())
+
+    async def save_settings(self) -> bool:
+        """False: what was set last could not be saved."""
+        await self.ready.wait()
+        async with self.changing:
+            try:
+                saved = await self._save_settings()
+            except NotSaved as error:
+                self.not_saved.emit(str(error))
+                return False
+        if saved:
+            self.saved.emit()
+        return True
+
+    async def _save_settings(self) -> bool:
+        """What was typed while one write ran goes with the next. Raises NotSaved; they are then tried again."""
+        settings = self._unsaved_settings
+        if settings is None:
+            return False
+        conversation = await self._existing_conversation()
+        await self._chats.run(set_chat_settings, conversation.id, settings)
+        self.conversation = replace(conversation, settings=settings)
+        if self._unsaved_settings is settings:
+            self._unsaved_settings = None
+        self.settings_changed.emit()
+        return True
+
+    async def _stop_held(self) -> bool:
+        """True: replies of this chat waited for a model that is held."""
+        turns = [turn for turn in self._turns.turns_of(self.id) if turn.answering]
+        if not any(self._models.held.holds(turn.question.model) for turn in turns):
+            return False
+        for turn in turns:
+            turn.stop()
+        for turn in turns:
+            await turn.answered.wait()
+        return True
 
     async def save_draft(self) -> bool:
         """False: what is in the composer could not be saved. A chat without a row gets one if there is something
         to keep."""
         self._draft_timer.stop()
         await self.ready.wait()
-        async with self._changing:
+        async with self.changing:
             draft = self._composer.text()
             if draft == self._saved_draft:
                 return True
@@ -230,7 +274,7 @@ class OpenChat(QObject):
     async def renamed(self, conversation_id: ConversationId) -> None:
         """A chat, perhaps this one, has a new title on disk."""
         if conversation_id == self.id:
-            await self._refresh()
+            await self.refresh()
         else:
             self.listing_changed.emit()
 
@@ -269,22 +313,22 @@ class OpenChat(QObject):
             self.listing_changed.emit()
         return self.conversation
 
-    async def _answer(
+    async def answer(
         self, message: StoredMessage, *, begun: StoredMessage | None = None, may_drop: bool = False
     ) -> None:
         if self._model_path is None:
             self.branch.update(replace(user_row(message), error=NO_MODEL_ERROR, actions=(CHOOSE_MODEL,)))
             return
-        sampling = self.conversation.sampling if self.conversation is not None else None
         await self._turns.answer(
             message,
             self._models.config(str(self._model_path)),
-            sampling or self._settings.settings.sampling,
+            merged_sampling(self._settings.settings.sampling, self.settings.sampling),
+            self.default_template,
             begun=begun,
             may_drop=may_drop,
         )
 
-    async def _refresh(self) -> None:
+    async def refresh(self) -> None:
         """Title, head and place in the list as the store has them now."""
         conversation = self.conversation
         if conversation is None:
@@ -323,26 +367,14 @@ class OpenChat(QObject):
             self.find_model_requested.emit()
         elif action == CHOOSE_MODEL[0]:
             self.choose_model_requested.emit()
+        elif action == CHOOSE_TEMPLATE[0]:
+            self.choose_template_requested.emit()
 
     def _turn_ended(self, turn: Turn) -> None:
         if self.branch.shows(turn):
-            self._background.start(self._refresh())
+            self._background.start(self.refresh())
         else:
             self.listing_changed.emit()
-
-    def _turn_withdrawn(self, turn: Turn, why: str) -> None:
-        self.told.emit(f"{as_sentence(why)} Your message is back in the box below.")
-        if not self.branch.shows(turn):
-            self.listing_changed.emit()
-            return
-        self.take_back(turn.question.reply_id, turn.question.user_id, turn.question.content)
-
-    def take_back(self, reply_id: MessageId, user_id: MessageId, content: str) -> None:
-        """A message that was withdrawn stands before what was typed since, as the store has it in the draft."""
-        self.branch.withdraw(reply_id, user_id)
-        typed = self._composer.text()
-        self._composer.set_text("\n\n".join(text for text in (content, typed) if text))
-        self._background.start(self._refresh())
 
     def _show_title(self) -> None:
         title = self.conversation.title if self.conversation is not None else ""
@@ -356,8 +388,4 @@ class OpenChat(QObject):
     def _show_busy(self) -> None:
         answering = [turn for turn in self._turns.turns_of(self.id) if turn.answering]
         self._composer.set_busy(bool(answering))
-        waits_for_load = bool(answering) and (
-            answering[0].phase is Phase.LOADING
-            or (answering[0].phase is Phase.QUEUED and self._models.loading is not None)
-        )
-        self._composer.set_note(LOADING_NOTE if waits_for_load else "")
+        self._composer.set_note(waiting_note(answering, self._models))

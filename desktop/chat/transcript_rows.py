@@ -19,6 +19,7 @@ from inference import ErrorCode, FinishReason, Phase, Reasoning
 RETRY = ("retry", "Try again")
 FIND_MODEL = ("find_model", "Find it…")
 CHOOSE_MODEL = ("choose_model", "Choose another model")
+CHOOSE_TEMPLATE = ("choose_template", "Choose a format")
 
 _MODEL_ERRORS = (ErrorCode.MODEL_NOT_FOUND, ErrorCode.MODEL_INVALID, ErrorCode.MODEL_LOAD_FAILED)
 _STATES: dict[MessageStatus, MessageState] = {
@@ -71,6 +72,8 @@ def _turn_row(turn: Turn, *, is_private: bool, is_last: bool) -> TranscriptMessa
         actions = _failure_actions(Path(turn.question.model.path), turn.failed.code in _MODEL_ERRORS)
         if turn.failed.code is ErrorCode.PROMPT_TOO_LONG and turn.fit is not None:
             actions = refusal_actions(turn.fit, has_text=turn.question.begun is not None)
+        if turn.failed.code is ErrorCode.TEMPLATE_FAILED:
+            actions = (CHOOSE_TEMPLATE, *actions)
         return TranscriptMessage(
             key,
             "assistant",
@@ -100,6 +103,7 @@ def _turn_row(turn: Turn, *, is_private: bool, is_last: bool) -> TranscriptMessa
                 bytes_read=finished.bytes_read,
                 miss=finished.miss,
                 is_private=is_private,
+                template=finished.template,
             ),
             actions=_end_actions(finished.finish_reason, bool(turn.text), turn.choice) if is_last else (),
         )
@@ -161,6 +165,7 @@ def _stored_row(
             bytes_read=message.bytes_read,
             miss=message.miss,
             is_private=is_private,
+            template=message.template,
         ),
         error=error,
         actions=actions,

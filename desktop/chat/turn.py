@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from PySide6.QtCore import QObject, Signal
 
 from desktop.bridge.conversation_tasks import ConversationTasks
 from desktop.bridge.delta_coalescer import DeltaCoalescer
+from desktop.chat.chat_request import chat_request
 from desktop.conversations import (
     ContextChoice,
     ConversationId,
@@ -21,21 +24,18 @@ from desktop.conversations import (
     NotSaved,
     StoredMessage,
     chat_context,
-    context_rule,
     ids_to_keep,
     keep_fit,
     kept_fit,
-    messages_for_engine,
+    set_template_used,
 )
 from desktop.error_report import log
 from inference import (
     ContextFit,
-    EngineClient,
     EngineError,
     ErrorCode,
     FinishReason,
     GenerationRequest,
-    Message,
     ModelConfig,
     Phase,
     PhaseChanged,
@@ -70,8 +70,16 @@ class Question:
     reply_id: MessageId
     model: ModelConfig
     sampling: SamplingParams
+    default_template: str | None = None
     begun: StoredMessage | None = None
     may_drop: bool = False
+
+
+class ReplySource(Protocol):
+    """What a turn needs of the engine."""
+
+    def generate(self, request: GenerationRequest) -> AsyncGenerator[RequestEvent, None]: ...
+    def abort(self, request_id: RequestId) -> None: ...
 
 
 class Turn(QObject):
@@ -93,7 +101,7 @@ class Turn(QObject):
         self,
         question: Question,
         chats: ConversationTasks,
-        engine: EngineClient,
+        engine: ReplySource,
         parent: QObject | None = None,
     ) -> None:
         super().__init__(parent)
@@ -118,6 +126,7 @@ class Turn(QObject):
         self._thought_s = 0.0 if self.reasoning is None else self.reasoning.seconds
         self._request: GenerationRequest | None = None
         self._asked: list[StoredMessage] = []
+        self._system_prompt = ""
         self._stopped = False
         self._task: asyncio.Task[None] | None = None
         self._saver: asyncio.Task[None] | None = None
@@ -196,24 +205,16 @@ class Turn(QObject):
             self._end(MessageStatus.CANCELLED)
             return
         self._asked = branch[:asked]
-        begun = self.question.begun
-        request = GenerationRequest(
-            model=self.question.model,
-            messages=messages_for_engine(self._asked),
+        self._system_prompt = conversation.settings.system_prompt
+        self._request = chat_request(
+            conversation,
+            self._asked,
+            self.question.model,
             sampling=self.question.sampling,
-            owner=conversation.owner,
-            is_private=conversation.is_private,
-        )
-        self._request = replace(
-            request,
-            begun=None if begun is None else Message("assistant", begun.content, begun.token_ids),
-            context=context_rule(
-                context,
-                self._asked,
-                request.messages or (),
-                may_drop=self.question.may_drop,
-                begun=None if begun is None else begun.id,
-            ),
+            default_template=self.question.default_template,
+            context=context,
+            may_drop=self.question.may_drop,
+            begun=self.question.begun,
         )
         async for event in self._engine.generate(self._request):
             self._take(event)
@@ -316,6 +317,8 @@ class Turn(QObject):
         try:
             if self.fit is not None:
                 await self._chats.run(keep_fit, self.question.reply_id, self.fit)
+            if finished is not None and finished.template is not None:
+                await self._chats.run(set_template_used, self.question.reply_id, finished.template)
             await self._chats.run(
                 ConversationStore.finish_reply,
                 self.question.reply_id,
@@ -332,7 +335,9 @@ class Turn(QObject):
                 miss=None if finished is None else finished.miss,
                 reasoning=self.reasoning,
                 error=self._error,
-                asked_ids={} if finished is None else ids_to_keep(self._asked, finished.message_ids),
+                asked_ids={}
+                if finished is None
+                else ids_to_keep(self._asked, finished.message_ids, self._system_prompt),
             )
         except NotSaved as error:
             self.not_saved.emit(str(error))

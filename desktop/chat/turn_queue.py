@@ -9,7 +9,7 @@ from PySide6.QtCore import QObject, Signal
 
 from desktop.bridge.background_tasks import BackgroundTasks
 from desktop.bridge.conversation_tasks import ConversationTasks
-from desktop.chat.turn import Question, Turn
+from desktop.chat.turn import Question, ReplySource, Turn
 from desktop.conversations import (
     ConversationId,
     ConversationStore,
@@ -19,7 +19,7 @@ from desktop.conversations import (
 )
 from desktop.error_report import log
 from desktop.reply_log import ReplyLog
-from inference import EngineClient, ErrorCode, ModelConfig, SamplingParams
+from inference import ErrorCode, ModelConfig, SamplingParams
 
 
 class TurnQueue(QObject):
@@ -41,7 +41,7 @@ class TurnQueue(QObject):
     def __init__(
         self,
         chats: ConversationTasks,
-        engine: EngineClient,
+        engine: ReplySource,
         background: BackgroundTasks,
         reply_log: ReplyLog | None = None,
     ) -> None:
@@ -66,6 +66,7 @@ class TurnQueue(QObject):
         question: StoredMessage,
         model: ModelConfig,
         sampling: SamplingParams,
+        default_template: str | None = None,
         *,
         begun: StoredMessage | None = None,
         may_drop: bool = False,
@@ -85,6 +86,7 @@ class TurnQueue(QObject):
                 reply.id,
                 model,
                 sampling,
+                default_template,
                 begun,
                 may_drop,
             ),

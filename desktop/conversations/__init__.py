@@ -1,5 +1,6 @@
 """What was said, on disk. Imports no Qt; one ConversationStore is opened and used on one thread."""
 
+from desktop.conversations.chat_settings import set_chat_settings, set_template_used
 from desktop.conversations.context_memory import (
     ChatContext,
     ContextChoice,
@@ -15,6 +16,7 @@ from desktop.conversations.context_memory import (
 from desktop.conversations.engine_messages import ids_to_keep, messages_for_engine
 from desktop.conversations.errors import DatabaseUnusable, NoSuchRecord, NotSaved, StoreError
 from desktop.conversations.records import (
+    ChatSettings,
     Conversation,
     ConversationId,
     MessageId,
@@ -26,6 +28,7 @@ from desktop.conversations.store import LOCK_TIMEOUT_S, ConversationStore
 __all__ = [
     "LOCK_TIMEOUT_S",
     "ChatContext",
+    "ChatSettings",
     "ContextChoice",
     "Conversation",
     "ConversationId",
@@ -45,6 +48,8 @@ __all__ = [
     "kept_fit",
     "messages_for_engine",
     "resume_reply",
+    "set_chat_settings",
     "set_context_choice",
     "set_message_pinned",
+    "set_template_used",
 ]

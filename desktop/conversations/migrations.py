@@ -118,6 +118,17 @@ def m005_full_context(db: Database) -> None:
     db.execute("ALTER TABLE messages ADD COLUMN context_fit TEXT")
 
 
+@migrations()
+def m006_chat_settings_and_templates_used(db: Database) -> None:
+    # From here on conversations.sampling is JSON of what the chat sets itself, and nothing else.
+    db.execute("ALTER TABLE conversations ADD COLUMN system_prompt TEXT NOT NULL DEFAULT ''")
+    db.execute("ALTER TABLE conversations ADD COLUMN template TEXT")
+    db.execute("ALTER TABLE conversations ADD COLUMN template_options TEXT NOT NULL DEFAULT '{}'")
+    # Null: a reply from before, or one that was never begun.
+    db.execute("ALTER TABLE messages ADD COLUMN template_source TEXT")
+    db.execute("ALTER TABLE messages ADD COLUMN template_mends TEXT")
+
+
 def check_schema(db: Database) -> None:
     """Reads only. Raises DatabaseUnusable if the schema is another program's or a newer version's."""
     with Database(memory=True, execute_plugins=False) as empty:  # where every step is pending

@@ -105,6 +105,19 @@ async def test_a_larger_context_loads_the_model_again_and_answers(window: Runnin
         assert window.texts[-1] == "Fits"
 
 
+async def test_safe_settings_are_not_outgrown_in_silence(window: RunningWindow, starter_model: Path) -> None:
+    async with window:
+        await chat_of(window, "One")
+        refuse(window, n_ctx_train=10_000, cut=2, left_out=(0, 1))
+        await window.ask("Two")
+        settings = window.everwarm.settings
+        settings.change(lambda s: replace(s, safe_models=(str(starter_model),)))
+        window.act("larger_context")
+        await until(lambda: "safe settings" in window.notice("told"))
+        assert settings.settings.n_ctx is None
+        assert window.texts == ["One", "Re One", "Two", ""]
+
+
 async def test_a_chat_that_drops_its_oldest_turns_shows_where_the_memory_begins(
     window: RunningWindow, make_window: MakeWindow
 ) -> None:

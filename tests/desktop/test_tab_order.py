@@ -17,13 +17,22 @@ async def test_tab_goes_from_the_message_box_to_the_newest_reply_and_on_around(w
         everwarm, seen = window.everwarm, list[QWidget | None]()
         count = everwarm.panel.composer.context_count
         await until(lambda: not count.isHidden())
-        for _ in range(7):
+        for _ in range(8):
             QTest.keyClick(QApplication.focusWidget(), Qt.Key.Key_Tab)
             seen.append(QApplication.focusWidget())
         transcript = everwarm.panel.transcript
+        settings = everwarm.panel.settings_button
         new_chat = everwarm.window.findChild(QWidget, "new_chat_button")
-        chat_list = everwarm.list_view
-        assert seen == [transcript, transcript, everwarm.picker, new_chat, chat_list, count, window.input]
+        assert seen == [
+            transcript,
+            transcript,
+            everwarm.picker,
+            settings,
+            new_chat,
+            everwarm.list_view,
+            count,
+            window.input,
+        ]
 
 
 async def test_enter_on_the_caption_shows_the_receipt(window: RunningWindow) -> None:
