@@ -72,6 +72,7 @@ class MainWindow(QMainWindow):
             chat.settings_button,
             chat_list.new_chat_button,
             chat_list.view,
+            chat.composer.context_count,
         )
         for stop, following in pairwise(stops):
             self.setTabOrder(stop, following)
