@@ -114,6 +114,7 @@ class Turn(QObject):
         self.phase = Phase.QUEUED
         self.answering = True
         self.answered = asyncio.Event()
+        self._kept = asyncio.Event()
         self.finished: RequestFinished | None = None
         self.failed: RequestFailed | None = None
         self._chats = chats
@@ -184,6 +185,12 @@ class Turn(QObject):
         # Nobody tells when a disk has room again, so it is tried anew.
         while not await self._finish_reply():  # noqa: ASYNC110
             await asyncio.sleep(RETRY_PAUSE_S)
+        self._kept.set()
+
+    async def until_kept(self) -> None:
+        """Its end is on disk then. Tried at once, since whoever asks has just written to the disk."""
+        if not self._kept.is_set() and not await self._finish_reply():
+            await self._kept.wait()
 
     async def interrupt(self) -> None:
         """The app quits: keep what is there, marked, in a single try."""

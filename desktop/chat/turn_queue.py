@@ -130,6 +130,10 @@ class TurnQueue(QObject):
         try:
             while waiting:
                 turn = waiting.pop(0)
+                for former in self.turns_of(conversation_id):
+                    if not former.answering:
+                        # The next prompt is read from the disk, which may have been full.
+                        await former.until_kept()
                 run = self._background.start(turn.run())
                 await turn.answered.wait()
                 if turn.refused_as_too_long:

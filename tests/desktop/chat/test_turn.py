@@ -279,6 +279,28 @@ async def test_the_end_of_a_reply_waits_for_a_full_disk(desk: Desk, monkeypatch:
         assert [message.content for message in await desk.branch(conversation)] == ["Hi", "Hello"]
 
 
+async def test_a_question_after_a_full_disk_is_asked_with_the_reply_that_was_not_saved_yet(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with desk:
+        # Whoever frees the disk and asks at once does not wait for the next try.
+        monkeypatch.setattr(turn_module, "RETRY_PAUSE_S", 3600.0)
+        mend = fail_writes(desk, monkeypatch, "finish_reply")
+        conversation = await desk.new_chat()
+        desk.engine.enqueue(reply("Hello"))
+        desk.engine.enqueue(reply("Fine"))
+        told: list[str] = []
+        desk.turns.not_saved.connect(told.append)
+        first = await desk.ask(conversation, "Hi")
+        await until(lambda: bool(told))
+        mend()
+        second = await desk.ask(conversation, "How are you?")
+        await until(lambda: not second.answering)
+        asked = [message.content for message in desk.engine.requests[-1].messages or ()]
+        assert asked == ["Hi", "Hello", "How are you?"]
+        assert (await desk.stored(first)).content == "Hello"
+
+
 async def test_quitting_keeps_the_partial_reply_and_marks_the_waiting_one(desk: Desk) -> None:
     async with desk:
         conversation = await desk.new_chat()
