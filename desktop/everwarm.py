@@ -285,7 +285,12 @@ class Everwarm(QObject):
             await self.forgotten.confirm(told)
 
     async def _load_chosen(self, path: Path) -> None:
-        if await self.models.load(path):
+        if self.turns.replying() and path != self.open_chat.model_path:
+            text = f"{path.stem} is loaded as soon as the replies that are being written have ended."
+            self.notices.show_notice("model waits", text)
+        is_loaded = await self.models.load(path)
+        self.notices.dismiss("model waits")
+        if is_loaded:
             self.notices.dismiss("model")
             await self.open_chat.set_model(path)
 

@@ -22,10 +22,7 @@ from inference.events import (
     PhaseChanged,
     RequestFailed,
     RequestFinished,
-    StoreNotice,
 )
-from inference.kvcache.block_store import BlockStore
-from inference.kvcache.default_budget import default_budget_bytes
 from inference.kvcache.model_digest import ModelDigests
 from inference.llama.model import read_model_header
 from inference.llama.native_library import NativeLibraryMissing
@@ -37,6 +34,7 @@ from inference.prompt_questions import count, explain
 from inference.reply_run import ReplyRun
 from inference.request import EngineError, ErrorCode, GenerationRequest, ReadAhead, RequestId
 from inference.scheduler import Scheduler
+from inference.store_opening import open_store
 from inference.type_ahead import TypeAhead
 
 _logger = logging.getLogger(__name__)
@@ -97,28 +95,13 @@ class Engine:
         self._loaded: LoadedModel | None = None
         self._last_load = (0.0, 0.0)
         self._last_used_bytes = 0
-        self._store = self._open_store(kv_store, store_budget_bytes)
+        self._store = open_store(
+            kv_store,
+            store_budget_bytes,
+            emit,
+            on_stored=lambda: emit(EngineStats(self._kv_usage(self._last_used_bytes))),
+        )
         self._digests = ModelDigests(kv_store / "model-digests.json") if kv_store and self._store else None
-
-    def _open_store(self, kv_store: Path | None, budget_bytes: int | None) -> BlockStore | None:
-        if kv_store is None:
-            return None
-        try:
-            return BlockStore(
-                kv_store,
-                default_budget_bytes(kv_store) if budget_bytes is None else budget_bytes,
-                on_notice=lambda notice: self._emit(StoreNotice(notice)),
-                on_stored=lambda: self._emit(EngineStats(self._kv_usage(self._last_used_bytes))),
-            )
-        except OSError as error:
-            _logger.warning("the store cannot be used: %s", error)
-            self._emit(
-                StoreNotice(
-                    f"The KV store {kv_store} cannot be used ({error.strerror or error}): chats work, but will be read "
-                    "again after a restart. Check the folder and its permissions."
-                )
-            )
-            return None
 
     # --- from any thread ---------------------------------------------------------------------------
 
@@ -127,6 +110,23 @@ class Engine:
 
     def load(self, config: ModelConfig) -> None:
         self._put(config)
+        if self._scheduler is not None and self._scheduler.has_replies:
+            # The replies go first; whether the file is a model at all can be told now.
+            threading.Thread(target=self._check_file, args=(config,), daemon=True).start()
+
+    def _check_file(self, config: ModelConfig) -> None:
+        try:
+            read_model_header(Path(config.path))
+        except EngineError as error:
+            with self._changed:
+                if config not in self._waiting:
+                    return
+                self._waiting.remove(config)
+                self._changed.notify()
+                loaded = self._loaded
+            self._emit(ModelLoadFailed(config, error.code, str(error)))
+            if loaded is not None:
+                self._emit(ModelLoaded(loaded.info))
 
     def prefetch(self, request: GenerationRequest, how_much: ReadAhead = ReadAhead.STORED) -> None:
         """Read ahead, whenever no reply is to be computed; see ReadAhead. The next call takes the place of this one."""

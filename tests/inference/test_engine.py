@@ -342,6 +342,20 @@ def test_a_file_that_is_no_model_leaves_the_loaded_one_where_it_is(
     assert [type(event) for event in told] == [ModelLoaded, ModelLoadFailed, ModelLoaded]
 
 
+def test_a_file_that_is_no_model_is_refused_while_a_reply_is_written(
+    start_engine: Start, starter: ModelConfig, tmp_path: Path
+) -> None:
+    engine = start_engine(None)
+    (tmp_path / "notes.gguf").write_text("no model")
+    request = raw(starter, "The", SamplingParams(temperature=0.0, max_tokens=400, ignore_eos=True))
+    engine.submit(request)
+    engine.wait_for(lambda event: isinstance(event, TokenDelta))
+    engine.load(ModelConfig(str(tmp_path / "notes.gguf")))
+    engine.wait_for(lambda event: isinstance(event, ModelLoadFailed))
+    assert not any(isinstance(event, RequestFinished) for event in engine.events)
+    assert engine.finished(request.request_id).num_generation_tokens == 400
+
+
 def test_a_draft_is_read_while_it_is_typed(start_engine: Start, starter: ModelConfig) -> None:
     engine = start_engine()
     engine.load(starter)
