@@ -19,6 +19,7 @@ from desktop.chat.chat_prefetch import ChatPrefetch
 from desktop.chat.draft_reading import DraftReading
 from desktop.chat.open_chat import OpenChat
 from desktop.chat.turn_queue import TurnQueue
+from desktop.chat_exchange import ChatExchange
 from desktop.conversation_list.list_actions import ConversationListActions
 from desktop.conversation_list.list_model import ConversationListModel
 from desktop.conversation_list.list_panel import ConversationListPanel
@@ -114,6 +115,9 @@ class Everwarm(QObject):
         )
         list_panel = ConversationListPanel(self.list_view)
         self.window = MainWindow(list_panel, self.panel, self.gauges, self.notices)
+        self.exchange = ChatExchange(
+            self.window, self.chats, self.open_chat, self.list_actions, self.notices, self.background
+        )
         self._connect(list_panel)
         report.told.connect(lambda text: self.notices.show_notice("fault", text, kind="error"))
         for problem in loaded.problems:
