@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Qt
-from PySide6.QtGui import QGuiApplication
+from PySide6.QtCore import QObject, Qt
+from PySide6.QtGui import (
+    QFont,
+    QGuiApplication,
+    QTextBlockFormat,
+    QTextCharFormat,
+    QTextCursor,
+    QTextDocument,
+)
 from PySide6.QtWidgets import (
     QDialog,
     QDialogButtonBox,
     QLabel,
-    QPlainTextEdit,
     QPushButton,
+    QTextEdit,
     QVBoxLayout,
     QWidget,
 )
 
 from desktop.exchange import ImportReport
+from desktop.quantities import format_count
+
+_ENTRY_MARGIN_PX = 8
+_HANGING_PX = 16
 
 
 class ImportReportWindow(QDialog):
@@ -29,7 +40,8 @@ class ImportReportWindow(QDialog):
         self.summary.setTextFormat(Qt.TextFormat.PlainText)
         self.summary.setWordWrap(True)
         self.summary.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-        self.details = QPlainTextEdit(report.details())
+        self.details = QTextEdit()
+        self.details.setDocument(_document(report, self.details))
         self.details.setObjectName("import_report")
         self.details.setAccessibleName("Chats of the import")
         self.details.setReadOnly(True)
@@ -46,3 +58,34 @@ class ImportReportWindow(QDialog):
         column.addWidget(self.details, 1)
         column.addWidget(buttons)
         self.resize(640, 460)
+
+
+def _document(report: ImportReport, parent: QObject) -> QTextDocument:
+    """Text only: what is inserted as text is never taken for markup."""
+    document = QTextDocument(parent)
+    document.setDocumentMargin(10)
+    cursor = QTextCursor(document)
+    heading, entry = QTextBlockFormat(), QTextBlockFormat()
+    heading.setBottomMargin(4)
+    # Lines that go on in a second one hang under the first.
+    entry.setLeftMargin(_ENTRY_MARGIN_PX + _HANGING_PX)
+    entry.setTextIndent(-_HANGING_PX)
+    entry.setBottomMargin(2)
+    bold, plain = QTextCharFormat(), QTextCharFormat()
+    bold.setFontWeight(QFont.Weight.DemiBold)
+    for title, entries in report.sections():
+        _add_block(cursor, f"{title} ({format_count(len(entries))})", heading, bold)
+        heading.setTopMargin(12)
+        for line in entries:
+            _add_block(cursor, line.line(), entry, plain)
+    if report.num_left_out:
+        _add_block(cursor, f"… and {format_count(report.num_left_out)} more", heading, plain)
+    return document
+
+
+def _add_block(cursor: QTextCursor, text: str, block: QTextBlockFormat, characters: QTextCharFormat) -> None:
+    if cursor.document().isEmpty():
+        cursor.setBlockFormat(block)
+    else:
+        cursor.insertBlock(block)
+    cursor.insertText(text, characters)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -27,7 +28,7 @@ from desktop.exchange.sources import Source
 log = logging.getLogger(__name__)
 
 _MAX_STRANGE = 10_000
-"""So many entries of which none is a chat: it is no file of chats, and no reason to read all of it."""
+"""So many entries that are no chats: it is no file of chats, and no reason to read all of it."""
 _MAX_LIST_MESSAGES = 200_000
 _NO_CHAT = "it is no chat"
 _NO_CHATS = "it holds no chats of a kind that is known"
@@ -86,6 +87,8 @@ def _chats(
         is_clear = len(strange) == 1 and not strange[0].title and strange[0].reason != _NO_CHAT
         raise NotReadable(strange[0].reason if is_clear else _NO_CHATS)
     yield from strange
+    if len(strange) >= _MAX_STRANGE:
+        raise NotReadable(f"more than {_MAX_STRANGE:,} entries of it are no chats; the rest was not read")
 
 
 def _reader(element: dict[str, Any], columns: ChatColumns) -> Callable[[Object], IncomingChat] | None:
@@ -112,7 +115,9 @@ def _read(read: Callable[[Object], IncomingChat], element: Object) -> IncomingCh
         return Unreadable(title_of(element), str(error))
     except Exception as fault:
         # One chat that this code has no idea of must not keep the others out.
-        log.exception("import of a chat")
+        # Without the error's words, which may be the chat's.
+        trace = "".join(traceback.format_tb(fault.__traceback__))
+        log.error("import of a chat: %s\n%s", type(fault).__name__, trace)
         return Unreadable(
             title_of(element), f"a fault of Everwarm's own ({type(fault).__name__}); see the log"
         )

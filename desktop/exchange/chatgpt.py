@@ -26,7 +26,7 @@ from inference import Role
 
 KIND = "ChatGPT"
 # Marks of citations between private-use characters, e.g. \ue200cite\ue202turn0search1\ue201
-_CITATION = re.compile("\ue200[^\ue200\ue201]{0,2000}\ue201")
+_CITATION = re.compile(" ?\ue200[^\ue200\ue201]{0,2000}\ue201")
 _THOUGHT_FOR = re.compile(r"(?:(\d+)m)?\s*(\d+)s|(\d+) seconds?")
 
 
@@ -41,8 +41,6 @@ def read_chat(element: Object) -> IncomingChat:
     if not mapping:
         raise NotReadable("it has no messages")
     nodes = [_node(key, as_object(node), notes) for key, node in mapping.items()]
-    if element.get("is_archived") is True:
-        notes["mark as archived"] += 1
     return incoming_chat(
         KIND,
         source_id=as_id(element.get("conversation_id")) or as_id(element.get("id")),

@@ -102,8 +102,10 @@ def plural(what: str, count: int) -> str:
     return f"{count} {noun}s{separator}{rest}"
 
 
-def join_notes(notes: Notes) -> tuple[str, ...]:
-    return tuple(f"{plural(what, count)} not imported" for what, count in sorted(notes.items()))
+def notes_text(notes: Notes) -> str:
+    """ "not imported: 1 file, 3 images"; empty: all came in."""
+    counted = ", ".join(plural(what, count) for what, count in sorted(notes.items()) if count)
+    return f"not imported: {counted}" if counted else ""
 
 
 def first_text(values: Iterable[object]) -> str:

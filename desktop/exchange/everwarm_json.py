@@ -168,7 +168,7 @@ class _Reader:
             if name in known:
                 row[name] = _column(name, value, known[name])
             else:
-                self.notes[f"value named {clean_text(name)[:40]!r}, which this version does not know,"] += 1
+                self.notes[f"value named {clean_text(name)[:40]!r}, which this version does not know"] += 1
         return row
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -60,7 +59,7 @@ def as_time_us(value: object) -> int | None:
         return None
     if isinstance(value, str):
         return _time_of_text(value)
-    if not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
+    if not isinstance(value, int | float) or not 0 < value < 1e20:
         return None
     # Seconds, milliseconds, microseconds and nanoseconds of this century do not overlap.
     for bound, factor in ((1e11, 1_000_000), (1e14, 1_000), (1e17, 1)):

@@ -56,15 +56,16 @@ def import_chats(
         if isinstance(source, UnreadableSource):
             report.unreadable(source.name, source.reason)
             continue
+        before = report.num_chats
         try:
             for chat in read_chats(source, columns):
                 if is_cancelled():
                     report.stopped = CANCELLED
                     return report
                 _take(report, source.name, chat, add)
-                on_progress(ImportProgress(source.name, report.num_imported + report.num_known))
+                on_progress(ImportProgress(source.name, report.num_chats))
         except NotReadable as error:
-            report.unreadable(source.name, str(error))
+            report.unreadable(source.name, str(error), is_begun=report.num_chats > before)
         except NotSaved as error:
             report.stopped = f"{error} The chats before it are here."
             return report

@@ -52,16 +52,17 @@ def json_values(read: Read) -> Iterator[JsonValue]:
     text.skip_bom()
     if text.peek() is None:
         raise NotReadable("the file is empty")
-    num_values = 0
+    num_values = num_good = 0
     while (first := text.peek()) is not None:
         if first == b"[":
             values = text.elements()
         elif first == b"{":
             values = text.members()
         else:
-            raise NotReadable("the rest is not JSON" if num_values else "it is not JSON")
+            raise NotReadable("the rest is not JSON" if num_good else "it is not JSON")
         for value in values:
             num_values += 1
+            num_good += not value.fault
             if num_values > MAX_VALUES:
                 raise NotReadable(f"it holds more than {MAX_VALUES:,} entries; the rest was not read")
             yield value

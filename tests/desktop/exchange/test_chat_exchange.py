@@ -58,10 +58,13 @@ async def test_chats_of_another_program_come_in_by_the_menu(window: RunningWindo
         line.button.click()
         report = window.everwarm.window.findChild(ImportReportWindow)
         assert report.isVisible()
-        assert "Holiday plans (conversations.json): it has no messages" in report.details.toPlainText()
+        lines = report.details.toPlainText().splitlines()
+        assert lines[0] == "Not imported (2)"
+        assert "Holiday plans (conversations.json): it has no messages; it may be a folder" in lines
         report.copy_button.click()
         copied = QGuiApplication.clipboard().text()
-        assert copied == f"{report.summary.text()}\n\n{report.details.toPlainText()}"
+        assert copied.startswith(f"{report.summary.text()}\n\nNot imported\n    ")
+        assert all(line in copied for line in lines if "(conversations.json)" in line)
         report.reject()
         press_menu(window, "&Import Chats…")
         await choose(window, path)
@@ -80,7 +83,7 @@ async def test_a_folder_of_chats(window: RunningWindow) -> None:
 async def test_a_file_without_chats_is_an_error(window: RunningWindow, tmp_path: Path) -> None:
     async with window:
         await window.everwarm.exchange.import_files([write_json(tmp_path / "a.json", {"a": 1})])
-        assert window.notice(NOTICE) == "No chat was imported; 1 file held no chats."
+        assert window.notice(NOTICE) == "No chat was imported; 1 file without readable chats."
         line = window.everwarm.notices.line(NOTICE)
         assert line is not None
         assert line.property("kind") == "error"

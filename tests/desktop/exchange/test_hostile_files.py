@@ -101,6 +101,7 @@ def swapped(draw: st.DrawFn) -> Any:
                 {"": None},
                 ["x"],
                 2**70,
+                10**400,
             )
             return random.choice(others)
         if isinstance(value, dict):
@@ -170,6 +171,9 @@ def test_a_list_of_anything_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPat
     report = import_bytes(b"[" + b"1," * 100_000 + b"1]")
     assert "holds no chats" in report.text()
     assert len(report.entries) == 1
+    chat = b'{"messages": [{"role": "user", "content": "Hi"}]}'
+    report = import_bytes(b"[" + chat + b",1" * 100 + b"," + chat + b"]")
+    assert (report.num_imported, report.num_skipped, report.num_cut) == (1, 50, 1)
 
 
 def test_unreadable_bytes_and_nul_are_shown_as_such(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def test_chatgpt_with_all_its_oddities() -> None:
             "user",
             "[image: not imported]\n\nWhy is the sky blue here?\n\n[attachment notes.pdf: not imported]",
         ),
-        ("assistant", "Short wavelengths scatter more ."),
+        ("assistant", "Short wavelengths scatter more."),
         ("user", "Compute 2**10"),
         ("assistant", "```python\nprint(2**10)\n```\n\n*python:*\n\n```\n1024\n```\n\nIt is **1024**."),
     ]
@@ -57,7 +57,10 @@ def test_chatgpt_with_all_its_oddities() -> None:
     text = report.text()
     assert "Holiday plans (chatgpt-conversations.json): it has no messages; it may be a folder" in text
     assert "Nothing said (chatgpt-conversations.json): it has no messages" in text
-    assert "2 messages whose parent links go in a circle not imported" in text
+    assert (
+        "Round and round (chatgpt-conversations.json): not imported: 2 messages whose parent links go in a circle"
+        in text
+    )
 
 
 def test_the_other_branch_comes_in_too() -> None:
@@ -65,7 +68,7 @@ def test_the_other_branch_comes_in_too() -> None:
     import_into(store, CHATGPT)
     [chat] = [chat for chat in whole(store) if chat.columns["title"] == "Sky colours"]
     siblings = [message.columns["content"] for message in chat.messages if message.parent == 0]
-    assert siblings == ["Because of Rayleigh scattering.", "Short wavelengths scatter more ."]
+    assert siblings == ["Because of Rayleigh scattering.", "Short wavelengths scatter more."]
 
 
 def test_a_zip_with_many_files_is_read_without_unpacking_it(tmp_path: Path) -> None:
@@ -149,7 +152,7 @@ def test_silly_tavern() -> None:
     reply = branch_of(store, "Seraphina")[-1]
     assert reply.reasoning is not None
     assert (reply.reasoning.text, reply.reasoning.seconds) == ("A calm place.", 2.5)
-    assert "1 hidden line not imported" in report.text()
+    assert "not imported: 1 hidden line, 1 image" in report.text()
 
 
 def test_messages_of_openais_kind() -> None:
@@ -216,11 +219,21 @@ def test_a_deleted_chat_can_be_imported_again() -> None:
 def test_nothing_is_no_success(tmp_path: Path) -> None:
     report = import_into(new_store(), write_json(tmp_path / "a.json", {"settings": {"theme": "dark"}}))
     assert not report.is_success
-    assert report.summary() == "No chat was imported; 1 file held no chats."
+    assert report.summary() == "No chat was imported; 1 file without readable chats."
     assert "a.json: it holds no chats of a kind that is known" in report.text()
     assert not import_into(new_store(), write_json(tmp_path / "b.json", [])).is_success
     assert not import_into(new_store(), tmp_path / "is not there.json").is_success
     assert not import_into(new_store()).is_success
+
+
+def test_a_file_that_was_not_saved_completely_gives_what_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "cut.json"
+    path.write_bytes(CHATGPT.read_bytes()[:-700])
+    store = new_store()
+    report = import_into(store, path)
+    assert (report.num_imported, report.num_cut, report.num_unreadable) == (2, 1, 0)
+    assert "1 file not read to the end" in report.summary()
+    assert "cut.json: the file ends too early; it may not have been saved completely" in report.text()
 
 
 def test_a_full_disk_leaves_whole_chats_only() -> None:

@@ -200,4 +200,4 @@ def test_what_no_chat_can_hold_is_refused_with_a_reason(
 def test_what_this_version_does_not_know_is_told(tmp_path: Path) -> None:
     report = import_into(new_store(), write_json(tmp_path / "chat.json", {**MINIMAL, "mood": "good"}))
     assert report.num_imported == 1
-    assert "value named 'mood', which this version does not know, not imported" in report.text()
+    assert "not imported: 1 value named 'mood', which this version does not know" in report.text()
