@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 _THEMES = Path(__file__).parent.parent.parent / "resources" / "themes"
-_COLOURS = ("page", "bubble", "border", "text", "muted", "accent", "link", "error", "code_page", "code_text")
+_COLOURS = ("page", "bubble", "border", "text", "muted", "link", "code_page", "code_text")
 _CODE = [
     "comment",
     "keyword",

@@ -10,7 +10,6 @@ from sqlite_utils import Database
 
 from desktop.conversations import ConversationId, ConversationStore, DatabaseUnusable
 from desktop.conversations.migrations import migrations
-from desktop.conversations.whole_chats import add_whole_chat, read_whole_chat
 
 
 def schema_of(database: Path) -> str:
@@ -55,22 +54,6 @@ def test_chats_from_before_owners_and_receipts_get_the_one_and_do_without_the_ot
         assert store.integrity_check() == []
     with contextlib.closing(ConversationStore.open(database)) as store:
         assert [conversation.owner for conversation in store.conversations()] == owners
-
-
-def test_chats_from_before_imports_were_not_imported(database: Path) -> None:
-    with Database(database) as db:
-        migrations.apply(db, stop_before="m007_imported_chats")
-        db.execute(
-            "INSERT INTO conversations (title, created_at, updated_at, owner) VALUES ('One', 1, 1, 'abc')"
-        )
-        db.conn.commit()
-    with contextlib.closing(ConversationStore.open(database)) as store:
-        [conversation] = store.conversations()
-        chat = read_whole_chat(store, conversation.id)
-        # It is known by its owner when an export of it comes in.
-        assert chat.origin == "everwarm:abc"
-        assert add_whole_chat(store, chat) is None
-        assert store.integrity_check() == []
 
 
 def test_opening_again_changes_nothing(database: Path) -> None:
