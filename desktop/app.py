@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import os
 import signal
 import sys
@@ -24,7 +25,10 @@ from desktop.settings import load_settings
 from desktop.single_instance import SingleInstance
 from inference import EngineClient, EngineEvent, WorkerConfig
 
-NO_DISPLAY = "Everwarm needs a display, and there is none (neither DISPLAY nor WAYLAND_DISPLAY is set)."
+NO_DISPLAY = (
+    "Everwarm needs a display, and there is none (WAYLAND_DISPLAY is not set, and DISPLAY is not set or names no server "
+    "that answers)."
+)
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
@@ -41,9 +45,12 @@ def run(arguments: Sequence[str] | None = None) -> int:
     app.setWindowIcon(app_icon())
     # The window hides at once when one quits, while what is unsaved still goes to disk.
     app.setQuitOnLastWindowClosed(False)
-    if trouble is not None:
-        return _refuse(app, trouble)
     instance = SingleInstance(paths.root)
+    if trouble is not None:
+        # A full disk is no reason not to raise the window that is there.
+        if paths.root.is_dir() and instance.ask_owner_to_raise():
+            return _raised()
+        return _refuse(app, trouble)
     try:
         if not instance.acquire():
             return _leave_to_owner(app, instance, paths)
@@ -82,7 +89,8 @@ async def _run(app: QApplication, paths: DataPaths, instance: SingleInstance, lo
 
 def _create_engine(paths: DataPaths, on_event: Callable[[EngineEvent], None]) -> EngineClient:
     budget_bytes = load_settings(paths.settings).settings.store_budget_bytes
-    return EngineClient(WorkerConfig(paths.kv, paths.logs / "engine.log", budget_bytes), on_event)
+    config = WorkerConfig(paths.kv, paths.logs / "engine.log", budget_bytes, paths.load_marks)
+    return EngineClient(config, on_event)
 
 
 def _prepare(paths: DataPaths) -> str | None:
@@ -98,17 +106,35 @@ def _has_display() -> bool:
     """Qt ends the process with an abort where its platform cannot start, so look first."""
     if sys.platform in ("win32", "darwin") or os.environ.get("QT_QPA_PLATFORM"):
         return True
-    return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+    return bool(os.environ.get("WAYLAND_DISPLAY") or (os.environ.get("DISPLAY") and _x_server_answers()))
+
+
+def _x_server_answers() -> bool:
+    """DISPLAY may name a server that is gone."""
+    try:
+        xcb = ctypes.CDLL("libxcb.so.1")
+    except OSError:
+        return True  # not to be told without it
+    xcb.xcb_connect.restype = ctypes.c_void_p
+    connection = ctypes.c_void_p(xcb.xcb_connect(None, None))
+    answers = not xcb.xcb_connection_has_error(connection)
+    xcb.xcb_disconnect(connection)
+    return answers
 
 
 def _leave_to_owner(app: QApplication, instance: SingleInstance, paths: DataPaths) -> int:
     if instance.ask_owner_to_raise():
-        return 0
+        return _raised()
     return _refuse(
         app,
         f"Everwarm is already running on {paths.root} but does not answer. Nothing was changed. "
         "Close it, or end its process, then start again.",
     )
+
+
+def _raised() -> int:
+    print("Everwarm is running already; its window was brought to the front.")
+    return 0
 
 
 def _refuse(app: QApplication, trouble: str) -> int:

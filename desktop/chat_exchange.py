@@ -45,6 +45,7 @@ from desktop.quantities import format_count
 T = TypeVar("T")
 
 NOTICE = "exchange"
+BUSY_NOTICE = "exchange busy"
 PROGRESS_INTERVAL_S = 0.2
 IMPORT_FILTERS = ("Chats (*.json *.jsonl *.zip)", "All files (*)")
 EXPORT_CHOICES = {
@@ -112,7 +113,7 @@ class ChatExchange(QObject):
     async def import_files(self, paths: Sequence[Path]) -> ImportReport | None:
         """None: something else is under way, or the chats cannot be read."""
         if self._job is not None:
-            self._notices.show_notice("exchange busy", _BUSY)
+            self._notices.show_notice(BUSY_NOTICE, _BUSY)
             return None
         try:
             columns = await self._chats.run(chat_columns)
@@ -123,7 +124,7 @@ class ChatExchange(QObject):
 
         def work(job: _Job) -> ImportReport:
             def add(chat: IncomingChat) -> ConversationId | None:
-                return self._wait(loop, lambda store: add_incoming(store, chat, columns))
+                return self._wait(loop, lambda store: add_incoming(store, chat))
 
             def progressed(progress: ImportProgress) -> None:
                 job.num_chats = progress.num_chats
@@ -140,7 +141,7 @@ class ChatExchange(QObject):
 
     async def export(self, conversations: Sequence[Conversation], target: Path, choice: ExportChoice) -> None:
         if self._job is not None:
-            self._notices.show_notice("exchange busy", _BUSY)
+            self._notices.show_notice(BUSY_NOTICE, _BUSY)
             return
         loop = asyncio.get_running_loop()
 
@@ -186,7 +187,8 @@ class ChatExchange(QObject):
             # The thread may be waiting for the database, which is still there.
             await asyncio.wait({task})
             self._job = None
-            self._notices.dismiss(NOTICE)
+            for key in (NOTICE, BUSY_NOTICE):
+                self._notices.dismiss(key)
 
     def _wait(self, loop: asyncio.AbstractEventLoop, action: Callable[[ConversationStore], T]) -> T:
         """On the thread at work: what the database's thread makes of it."""
@@ -208,8 +210,7 @@ class ChatExchange(QObject):
         if conversation_id is None:
             self._notices.show_notice(NOTICE, "There is no chat to export yet: this one is still empty.")
             return
-        # What is typed belongs to the chat.
-        await self._open_chat.save_draft()
+        await self._save_open_chat()
         try:
             conversation = await self._chats.run(ConversationStore.conversation, conversation_id)
         except (DatabaseUnusable, NoSuchRecord) as error:
@@ -217,8 +218,13 @@ class ChatExchange(QObject):
             return
         self._ask_for_target("Export this chat", conversation.title, [conversation])
 
-    async def _ask_to_export_all(self) -> None:
+    async def _save_open_chat(self) -> None:
+        """What is typed and set belongs to it."""
         await self._open_chat.save_draft()
+        await self._open_chat.save_settings()
+
+    async def _ask_to_export_all(self) -> None:
+        await self._save_open_chat()
         try:
             conversations = await self._chats.run(ConversationStore.conversations)
         except DatabaseUnusable as error:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from PySide6.QtCore import QByteArray, QObject, Qt
+from PySide6.QtCore import QByteArray, QObject, Qt, QTimer
 from PySide6.QtWidgets import QApplication, QFileDialog
 
 from desktop.bridge.background_tasks import BackgroundTasks
@@ -18,16 +18,21 @@ from desktop.chat.chat_panel import ChatPanel
 from desktop.chat.chat_prefetch import ChatPrefetch
 from desktop.chat.draft_reading import DraftReading
 from desktop.chat.open_chat import OpenChat
+from desktop.chat.turn import Turn
 from desktop.chat.turn_queue import TurnQueue
 from desktop.chat_exchange import ChatExchange
+from desktop.chat_settings.settings_editing import ChatSettingsEditing
+from desktop.chat_settings.settings_panel import ChatSettingsPanel
 from desktop.conversation_list.list_actions import ConversationListActions
 from desktop.conversation_list.list_model import ConversationListModel
 from desktop.conversation_list.list_panel import ConversationListPanel
 from desktop.conversation_list.list_view import ConversationListView
 from desktop.conversations import LOCK_TIMEOUT_S, ConversationId, ConversationStore, NotSaved
+from desktop.engine_faults import STOP, EngineFaults
 from desktop.error_report import ErrorReport
 from desktop.forgotten_owners import ForgottenOwners
 from desktop.gauges.gauge_strip import GaugeStrip
+from desktop.held_loads import HeldLoads
 from desktop.main_window import MainWindow
 from desktop.model_loading import ModelLoading
 from desktop.model_picker import ModelPicker
@@ -39,7 +44,7 @@ from desktop.settings import Theme, load_settings
 from desktop.starter_model import find_starter_model
 from desktop.theme import apply_theme
 from desktop.wording import as_sentence
-from inference import EngineClient, EngineEvent, PhaseChanged, RequestId, StoreNotice
+from inference import EngineClient, EngineEvent, LoadMarks, PhaseChanged, RequestId, StoreNotice
 
 FIRST_PAINT_TIMEOUT_S = 2.0
 ENGINE_CLOSE_S = 0.3
@@ -77,10 +82,14 @@ class Everwarm(QObject):
         self.settings = SettingsWriter(paths.settings, loaded.settings, self.background)
         self.chats = ConversationTasks(lambda: ConversationStore.open(paths.database))
         self.engine = create_engine(self._take_engine_event)
-        self.turns = TurnQueue(self.chats, self.engine, self.background, ReplyLog.from_environment())
-        self.models = ModelLoading(self.engine, self.settings, find_starter)
+        self.held = HeldLoads(self.engine, LoadMarks(paths.load_marks).read())
+        self.turns = TurnQueue(self.chats, self.held, self.background, ReplyLog.from_environment())
+        self.models = ModelLoading(self.engine, self.settings, find_starter, self.held)
 
         self.notices = NoticeBar()
+        self.faults = EngineFaults(
+            self.engine, self.models, self.settings, self.notices, self.background, self._ask_for_model
+        )
         self.gauges = GaugeStrip()
         self.picker = ModelPicker(self.models.choices)
         self.panel = ChatPanel(self.picker)
@@ -142,6 +151,7 @@ class Everwarm(QObject):
         # A window that starts minimised is never painted.
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._painted.wait(), FIRST_PAINT_TIMEOUT_S)
+        self._add_chat_settings()
         await self.chats.open()
         try:
             await self.chats.run(ConversationStore.mark_interrupted)
@@ -172,6 +182,7 @@ class Everwarm(QObject):
         engine_closed = asyncio.ensure_future(self.engine.close(ENGINE_CLOSE_S))
         await self.turns.interrupt_all()
         if self.open_chat.ready.is_set():
+            await self.open_chat.save_settings()
             await self.open_chat.save_draft()
         self.settings.settings = replace(
             self.settings.settings, window_geometry=bytes(geometry), last_conversation_id=self.open_chat.id
@@ -219,7 +230,9 @@ class Everwarm(QObject):
         open_chat.find_model_requested.connect(self._ask_for_model)
         open_chat.choose_model_requested.connect(self._offer_models)
         open_chat.told.connect(lambda text: self.notices.show_notice("told", text, kind="error"))
-        self.turns.ended.connect(lambda _: self.notices.dismiss("told"))
+        self.turns.begun.connect(lambda _: self.notices.dismiss("told"))
+        self.turns.ended.connect(self._forget_former_trouble)
+        self.turns.ended.connect(lambda _: self.notices.dismiss(STOP))
         open_chat.branch.reported.connect(self.gauges.show_event)
         for writer in (open_chat, self.turns):
             writer.not_saved.connect(self._show_not_saved)
@@ -227,8 +240,15 @@ class Everwarm(QObject):
         self.list_actions.not_saved.connect(self._show_not_saved)
         self.settings.not_saved.connect(lambda text: self.notices.show_notice("settings", text, kind="error"))
 
+    def _forget_former_trouble(self, turn: Turn) -> None:
+        self.notices.dismiss("told")
+        if turn.finished is not None and turn.question.model.path == str(self.open_chat.model_path):
+            # Whatever was wrong with another file, this chat has a model that answers.
+            self.notices.dismiss("model")
+
     def _take_engine_event(self, event: EngineEvent) -> None:
         self.gauges.show_event(event)
+        self.faults.take_event(event)
         if isinstance(event, StoreNotice):
             self.notices.show_notice("store", as_sentence(event.message))
 
@@ -237,6 +257,9 @@ class Everwarm(QObject):
         told = await self.forgotten.tell()
         path = self.open_chat.model_path
         if self._quitting or path is None or not path.is_file():
+            return
+        if self.held.holds(config := self.models.config(str(path))):
+            self.faults.offer(config)
             return
         if await self.models.load(path):
             await self.forgotten.confirm(told)
@@ -261,6 +284,8 @@ class Everwarm(QObject):
         if known is not None and known.parent.is_dir():
             dialog.setDirectory(str(known.parent))
         dialog.fileSelected.connect(lambda path: self._choose_model(Path(path)))
+        # What is typed next is a message.
+        dialog.finished.connect(lambda _: QTimer.singleShot(0, self.panel.composer.setFocus))
         dialog.open()
 
     def _offer_models(self) -> None:
@@ -278,13 +303,14 @@ class Everwarm(QObject):
                 break
         path = self.open_chat.model_path
         if path is None:
-            text = "There is no model yet. Open one (a GGUF file) and start to chat."
+            label, text = "Open GGUF…", "There is no model yet. Open one (a GGUF file) and start to chat."
         elif not path.is_file():
+            label = "Find it…"
             text = f"The model of this chat, {path.name}, is no longer in {path.parent}. The chat can be read; to go on, find the file or choose another model."
         else:
             self.notices.dismiss("model")
             return
-        self.notices.show_notice("model", text, action=NoticeAction("Find it…", self._ask_for_model))
+        self.notices.show_notice("model", text, action=NoticeAction(label, self._ask_for_model))
 
     def _remember_chat(self) -> None:
         # Now, not when one quits: a process that is killed reopens the same chat.
@@ -299,6 +325,36 @@ class Everwarm(QObject):
 
     def _show_not_saved(self, text: str) -> None:
         self.notices.show_notice("not saved", text, kind="error")
+
+    def _add_chat_settings(self) -> None:
+        """Its many fields take some time to make, so that the window is there first."""
+        self.settings_panel = ChatSettingsPanel()
+        self.settings_editing = ChatSettingsEditing(
+            self.settings_panel, self.open_chat, self.engine, self.models, self.settings, self.background
+        )
+        self.window.add_side_panel(self.settings_panel)
+        self.window.chat_settings_requested.connect(self._toggle_chat_settings)
+        self.panel.settings_button.clicked.connect(self._toggle_chat_settings)
+        self.settings_panel.close_requested.connect(self._toggle_chat_settings)
+        self.settings_editing.format_trouble.connect(self._show_format_trouble)
+        self.open_chat.choose_template_requested.connect(self._choose_format)
+
+    def _toggle_chat_settings(self) -> None:
+        is_open = self.settings_panel.isHidden()
+        self.settings_panel.setVisible(is_open)
+        (self.settings_panel.system_prompt.editor if is_open else self.panel.composer).setFocus()
+
+    def _choose_format(self) -> None:
+        self.settings_panel.show()
+        self.settings_panel.show_format()
+
+    def _show_format_trouble(self, text: str) -> None:
+        if not text:
+            self.notices.dismiss("format")
+        else:
+            self.notices.show_notice(
+                "format", text, action=NoticeAction("Choose a format", self._choose_format)
+            )
 
     def _choose_theme(self, choice: Theme) -> None:
         self._show_theme(choice)

@@ -37,6 +37,7 @@ class MainWindow(QMainWindow):
     delete_requested = Signal()
     undo_delete_requested = Signal()
     stop_requested = Signal()
+    chat_settings_requested = Signal()
     theme_chosen = Signal(str)
 
     def __init__(
@@ -54,7 +55,7 @@ class MainWindow(QMainWindow):
         column.addWidget(notices)
         column.addWidget(chat, 1)
         middle.setMinimumWidth(MIN_TEXT_WIDTH_PX)
-        splitter = QSplitter(Qt.Orientation.Horizontal)
+        self._splitter = splitter = QSplitter(Qt.Orientation.Horizontal)
         splitter.setChildrenCollapsible(False)
         splitter.setHandleWidth(1)
         splitter.addWidget(chat_list)
@@ -68,10 +69,22 @@ class MainWindow(QMainWindow):
         self._undo_delete = QAction("Undo Delete Chat", self)
         self._fill_menus()
         # Qt keeps an order only between widgets of one window, so it is set once all are in it.
-        stops = (chat.composer, chat.transcript, chat.picker, chat_list.new_chat_button, chat_list.view)
+        stops = (
+            chat.composer,
+            chat.transcript,
+            chat.picker,
+            chat.settings_button,
+            chat_list.new_chat_button,
+            chat_list.view,
+        )
         for stop, following in pairwise(stops):
             self.setTabOrder(stop, following)
         self.resize(1100, 720)
+
+    def add_side_panel(self, panel: QWidget) -> None:
+        """To the right of the chat; it comes hidden."""
+        panel.hide()
+        self._splitter.addWidget(panel)
 
     def set_undo_available(self, available: bool) -> None:
         self._undo_delete.setEnabled(available)
@@ -142,6 +155,7 @@ class MainWindow(QMainWindow):
         self._add(view_menu, "Go to Message &Box", QKeySequence("Ctrl+L"), self._chat.composer.setFocus)
         self._add(view_menu, "Go to &Chats", QKeySequence("Ctrl+K"), self._chat_list.view.setFocus)
         self._add(view_menu, "Choose &Model", QKeySequence("Ctrl+M"), self._chat.picker.showMenu)
+        self._add(view_menu, "Chat &Settings", QKeySequence("Ctrl+,"), self.chat_settings_requested.emit)
         view_menu.addSeparator()
         transcript = self._chat.transcript
         for text, key, change in (

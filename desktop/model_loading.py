@@ -9,9 +9,10 @@ from pathlib import Path
 from PySide6.QtCore import QObject, Signal
 
 from desktop.bridge.settings_writer import SettingsWriter
+from desktop.held_loads import HeldLoads
 from desktop.model_picker import ModelChoice
 from desktop.wording import as_sentence
-from inference import EngineClient, EngineError, ModelConfig
+from inference import EngineClient, EngineError, ModelConfig, safe_config
 
 
 class ModelLoading(QObject):
@@ -20,14 +21,18 @@ class ModelLoading(QObject):
     loading_changed = Signal()
     failed = Signal(str)
     """One line for the user."""
+    loaded = Signal(object)
+    """ModelConfig"""
 
     def __init__(
         self,
         engine: EngineClient,
         settings: SettingsWriter,
         find_starter_model: Callable[[], Path | None],
+        held: HeldLoads,
     ) -> None:
         super().__init__()
+        self.held = held
         self._engine = engine
         self._settings = settings
         self._starter = find_starter_model()
@@ -49,23 +54,26 @@ class ModelLoading(QObject):
 
     def config(self, path: str) -> ModelConfig:
         settings = self._settings.settings
-        return ModelConfig(
+        config = ModelConfig(
             path,
             n_ctx=settings.n_ctx,
             n_gpu_layers=settings.n_gpu_layers,
             n_threads=settings.n_threads,
         )
+        return (safe_config(config) or config) if path in settings.safe_models else config
 
     async def load(self, path: Path) -> bool:
-        """True: it is loaded and remembered as the last one used. False: `failed` has said why, and the former
-        model is loaded again."""
-        former = self._engine.model_info
+        """True: it is loaded and remembered as the last one used. False: `failed` has said why, or it is held; the
+        former model is loaded again. Who calls this wants it, whatever its last load came to."""
+        former, config = self._engine.model_info, self.config(str(path))
+        self.held.release(config)
         self.loading = path
         self.loading_changed.emit()
         try:
-            await self._engine.load_model(self.config(str(path)))
+            await self._engine.load_model(config)
         except EngineError as error:
-            self.failed.emit(as_sentence(str(error)))
+            if not self.held.holds(config):
+                self.failed.emit(as_sentence(str(error)))
             if former is not None:
                 with contextlib.suppress(EngineError):
                     await self._engine.load_model(former.config)
@@ -75,4 +83,5 @@ class ModelLoading(QObject):
                 self.loading = None
                 self.loading_changed.emit()
         self._settings.change(lambda settings: settings.with_model(str(path)))
+        self.loaded.emit(config)
         return True

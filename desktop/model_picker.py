@@ -50,6 +50,8 @@ class ModelPicker(QToolButton):
             self.setToolTip("Choose a model (GGUF file) for this chat")
             return
         name = path.stem if path.exists() else f"{path.stem} (missing)"
+        # A single & would mark a letter as a shortcut.
+        name = name.replace("&", "&&")
         self.setText(f"{name} (loading…) ▾" if loading else f"{name} ▾")
         self.setToolTip(plain_tool_tip(str(path)))
 

@@ -1,8 +1,8 @@
-"""Quiet lines at the top of the window: what happened, and at most one thing to do about it."""
+"""Quiet lines at the top of the window: what happened, and what to do about it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -33,7 +33,11 @@ class NoticeLine(QFrame):
     dismissed = Signal()
 
     def __init__(
-        self, text: str, kind: NoticeKind, action: NoticeAction | None, timeout_ms: int | None
+        self,
+        text: str,
+        kind: NoticeKind,
+        actions: Sequence[NoticeAction],
+        timeout_ms: int | None,
     ) -> None:
         super().__init__()
         self.setObjectName("notice_line")
@@ -46,12 +50,11 @@ class NoticeLine(QFrame):
         row = QHBoxLayout(self)
         row.setContentsMargins(12, 6, 6, 6)
         row.addWidget(self.label, 1)
-        self.button: QPushButton | None = None
-        if action is not None:
-            self.button = QPushButton(action.label)
-            self.button.clicked.connect(self.dismissed)
-            self.button.clicked.connect(action.run)
-            row.addWidget(self.button)
+        self.buttons = [QPushButton(action.label) for action in actions]
+        for button, action in zip(self.buttons, actions, strict=True):
+            button.clicked.connect(self.dismissed)
+            button.clicked.connect(action.run)
+            row.addWidget(button)
         close = QToolButton()
         close.setText("✕")
         close.setToolTip("Dismiss")
@@ -81,11 +84,12 @@ class NoticeBar(QWidget):
         *,
         kind: NoticeKind = "info",
         action: NoticeAction | None = None,
+        other_action: NoticeAction | None = None,
         timeout_ms: int | None = None,
     ) -> None:
-        """timeout_ms None: it stays until it is dismissed or its cause is gone."""
+        """action comes first, for whoever does not want to think. timeout_ms None: it stays until it is dismissed or its cause is gone."""
         self.dismiss(key)
-        line = NoticeLine(text, kind, action, timeout_ms)
+        line = NoticeLine(text, kind, [a for a in (action, other_action) if a is not None], timeout_ms)
         line.dismissed.connect(lambda: self._dismiss_line(key, line))
         self._lines[key] = line
         self._column.addWidget(line)

@@ -49,6 +49,10 @@ class DataPaths:
         return self.root / "logs"
 
     @property
+    def load_marks(self) -> Path:
+        return self.root / "loads.json"
+
+    @property
     def settings(self) -> Path:
         return self.root / "settings.toml"
 

@@ -7,7 +7,7 @@ import binascii
 import contextlib
 import os
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -28,10 +28,11 @@ class SettingsNotSaved(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """n_gpu_layers, n_threads, n_ctx: None is "auto" in the file; see ModelConfig for what auto means.
+    """templates: the chat template of a model, by its path, for chats that choose none (see
+    GenerationRequest.chat_template). n_gpu_layers, n_threads, n_ctx: None is "auto" in the file; see ModelConfig for what auto means.
 
     store_budget_bytes None: the engine's default. window_geometry: what QWidget.saveGeometry() gave.
-    read_drafts: when the model reads a draft while it is typed. recent_model_paths: newest first. text_scale: of the transcript; 1.0 is 15 px text.
+    safe_models: paths of those that are loaded with safe settings. read_drafts: when the model reads a draft while it is typed. recent_model_paths: newest first. text_scale: of the transcript; 1.0 is 15 px text.
     """
 
     last_model_path: str | None = None
@@ -45,12 +46,19 @@ class Settings:
     window_geometry: bytes | None = None
     last_conversation_id: int | None = None
     read_drafts: ReadDrafts = "always"
+    safe_models: tuple[str, ...] = ()
     sampling: SamplingParams = field(default_factory=SamplingParams)
+    templates: Mapping[str, str] = field(default_factory=dict)
 
     def with_model(self, path: str) -> Settings:
         """`path` becomes the last model used and the first of the recent ones."""
         others = tuple(known for known in self.recent_model_paths if known != path)
         return replace(self, last_model_path=path, recent_model_paths=(path, *others)[:_MAX_RECENT_MODELS])
+
+    def with_safe_model(self, path: str, *, is_safe: bool) -> Settings:
+        """Whether `path` is loaded with safe settings from now on."""
+        others = tuple(known for known in self.safe_models if known != path)
+        return replace(self, safe_models=(*others, path) if is_safe else others)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +132,8 @@ def _merge(document: dict[str, Any], settings: Settings) -> None:
         "window_geometry": settings.window_geometry and base64.b64encode(settings.window_geometry).decode(),
         "last_conversation_id": settings.last_conversation_id,
         "read_drafts": settings.read_drafts,
+        "templates": dict(settings.templates) or None,
+        "safe_models": list(settings.safe_models),
     }
     sampling = document.get("sampling")
     if not isinstance(sampling, dict):
@@ -168,6 +178,12 @@ def _texts(value: object) -> tuple[str, ...]:
     if not isinstance(value, list):
         raise ValueError(f"must be a list of texts, not {value!r}")
     return tuple(_text(element) for element in value)
+
+
+def _texts_by_name(value: object) -> dict[str, str]:
+    if not isinstance(value, dict):
+        raise ValueError(f"must be a table of texts, not {value!r}")
+    return {name: _text(element) for name, element in value.items()}
 
 
 def _integer(minimum: int) -> Callable[[object], int]:
@@ -252,5 +268,7 @@ _PARSERS: dict[str, Callable[[object], object]] = {
     "store_budget_bytes": _integer(0),
     "window_geometry": _base64,
     "last_conversation_id": _integer(1),
+    "safe_models": _texts,
     "read_drafts": _one_of(get_args(ReadDrafts)),
+    "templates": _texts_by_name,
 }

@@ -4,6 +4,7 @@ from inference.events import (
     EngineEvent,
     EngineStats,
     Event,
+    GrammarChecked,
     ModelLoaded,
     ModelLoadFailed,
     ModelLoadProgress,
@@ -14,10 +15,12 @@ from inference.events import (
     RequestEvent,
     RequestFailed,
     RequestFinished,
+    StopUnanswered,
     StoreNotice,
     TokenDelta,
     WorkerExited,
 )
+from inference.load_marks import LoadMarks
 from inference.messages import Message, Role, TokenId
 from inference.metrics import KVUsage, PromptCounts, RequestTimings
 from inference.miss import Miss, MissReason
@@ -25,10 +28,15 @@ from inference.model_config import ModelConfig, ModelInfo
 from inference.process.client import EngineClient
 from inference.process.worker_config import WorkerConfig
 from inference.reasoning import Reasoning
+from inference.remedies import safe_config
 from inference.request import EngineError, ErrorCode, FinishReason, GenerationRequest, ReadAhead, RequestId
+from inference.sampling_defaults import NEUTRAL, SamplingDefaults
 from inference.sampling_params import SamplingParams
+from inference.template_info import TemplateInfo, TemplateUse
+from inference.template_options import OptionValue, TemplateOption
 
 __all__ = [
+    "NEUTRAL",
     "EngineClient",
     "EngineError",
     "EngineEvent",
@@ -37,7 +45,9 @@ __all__ = [
     "Event",
     "FinishReason",
     "GenerationRequest",
+    "GrammarChecked",
     "KVUsage",
+    "LoadMarks",
     "Message",
     "Miss",
     "MissReason",
@@ -46,6 +56,7 @@ __all__ = [
     "ModelLoadFailed",
     "ModelLoadProgress",
     "ModelLoaded",
+    "OptionValue",
     "Phase",
     "PhaseChanged",
     "PrefillProgress",
@@ -59,10 +70,16 @@ __all__ = [
     "RequestId",
     "RequestTimings",
     "Role",
+    "SamplingDefaults",
     "SamplingParams",
+    "StopUnanswered",
     "StoreNotice",
+    "TemplateInfo",
+    "TemplateOption",
+    "TemplateUse",
     "TokenDelta",
     "TokenId",
     "WorkerConfig",
     "WorkerExited",
+    "safe_config",
 ]

@@ -10,9 +10,10 @@ from inference.message_marks import CutText, Marks, Segment, cut_text
 from inference.messages import Message
 from inference.request import EngineError, ErrorCode
 from inference.template_mends import SEPARATOR, Mend, ShapedChat, Turn, shapes
+from inference.template_options import OptionValue, TemplateOption, template_options
 from inference.template_process import Rendered, TemplateProcess, TemplateRefused, shared_template_process
 
-TemplateOptions = Mapping[str, bool | int | float | str]
+TemplateOptions = Mapping[str, OptionValue]
 
 # A chat in another shape may please the template; one that costs too much time or memory must not be tried again.
 _MENDABLE = "render"
@@ -177,6 +178,14 @@ def check_template(source: str, process: TemplateProcess | None = None) -> str |
     except TemplateRefused as refusal:
         raise _failure(refusal) from refusal
     return str(results[0].refusal) if results else None
+
+
+def options_of(source: str, process: TemplateProcess | None = None) -> tuple[TemplateOption, ...] | None:
+    """The template's options, as its text tells them; None: it cannot be read."""
+    try:
+        return template_options((process or shared_template_process()).variables(source))
+    except TemplateRefused:
+        return None
 
 
 def _drops_system_prompt(cut: CutText, messages: Sequence[Message]) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from inference.activity import Activity
 from inference.events import (
     EngineStats,
     Event,
@@ -28,12 +29,13 @@ from inference.kvcache.default_budget import default_budget_bytes
 from inference.kvcache.model_digest import ModelDigests
 from inference.llama.model import read_model_header
 from inference.llama.native_library import NativeLibraryMissing
+from inference.load_marks import LoadMarks
 from inference.loaded_model import LoadedModel
-from inference.metrics import KVUsage, PromptCounts, RequestTimings
+from inference.metrics import KVUsage
 from inference.miss import explain_miss
 from inference.model_config import ModelConfig
 from inference.reply_run import ReplyRun
-from inference.request import EngineError, ErrorCode, FinishReason, GenerationRequest, ReadAhead, RequestId
+from inference.request import EngineError, ErrorCode, GenerationRequest, ReadAhead, RequestId
 from inference.scheduler import Scheduler
 from inference.stored_sequence import StoredSequence
 from inference.type_ahead import TypeAhead
@@ -71,9 +73,16 @@ class Engine:
     """submit, load, prefetch, forget, set_pins, abort and stop may be called from any thread; run is the inference thread."""
 
     def __init__(
-        self, emit: Callable[[Event], None], kv_store: Path | None, store_budget_bytes: int | None
+        self,
+        emit: Callable[[Event], None],
+        kv_store: Path | None,
+        store_budget_bytes: int | None,
+        activity: Activity | None = None,
+        load_marks: LoadMarks | None = None,
     ) -> None:
         """emit may be called from several threads. kv_store None: nothing is kept on disk."""
+        self._activity = activity or Activity()
+        self._load_marks = load_marks or LoadMarks(None)
         self._emit = emit
         self._waiting: deque[_Work] = deque()
         self._changed = threading.Condition()
@@ -173,12 +182,14 @@ class Engine:
         """Until stop(); then wait at most store_timeout_s() for the store to write what was handed to it."""
         while not self._is_stopping:
             while (item := self._next()) is not None:
+                self._activity.advance()
                 self._take_up(item)
             scheduler = self._scheduler
-            if scheduler is not None and scheduler.has_work:
-                scheduler.step()
+            if self._loaded is not None and scheduler is not None and scheduler.has_work:
+                with self._activity.step(self._loaded.context):
+                    scheduler.step()
             else:
-                with self._changed:
+                with self._activity.resting(), self._changed:
                     self._changed.wait_for(lambda: self._waiting or self._is_stopping)
         if self._scheduler is not None:
             self._scheduler.cancel_all()
@@ -243,7 +254,8 @@ class Engine:
                 self._scheduler = None
                 self._loaded.close()
                 self._loaded = None
-            self._loaded = LoadedModel(config, self._digests, self._load_progress(config))
+            with self._load_marks.loading(config):
+                self._loaded = LoadedModel(config, self._digests, self._load_progress(config))
             with self._changed:
                 self._scheduler = Scheduler(self._loaded, self._store, self._emit, self._read_kv_usage)
         except NativeLibraryMissing as error:
@@ -263,10 +275,13 @@ class Engine:
         return failure
 
     def _load_progress(self, config: ModelConfig) -> Callable[[float], bool]:
-        shown = -1.0
+        shown = 0.0
+        # Before the library is at it: if that ends the process, everyone knows by what.
+        self._emit(ModelLoadProgress(config, shown))
 
         def on_progress(fraction: float) -> bool:
             nonlocal shown
+            self._activity.advance()
             if fraction - shown >= _LOAD_PROGRESS_STEP:
                 shown = fraction
                 self._emit(ModelLoadProgress(config, fraction))
@@ -350,22 +365,7 @@ class Engine:
         )
 
     def _finish_unread(self, request_id: RequestId, queued_s: float) -> None:
-        self._emit(
-            RequestFinished(
-                request_id=request_id,
-                finish_reason=FinishReason.CANCELLED,
-                text="",
-                token_ids=(),
-                counts=PromptCounts(0, 0, 0, 0),
-                num_generation_tokens=0,
-                timings=RequestTimings(queued_s, 0.0, 0.0, 0.0, 0.0, None, 0.0, queued_s),
-                decode_tokens_per_second=None,
-                seed=0,
-                kv=self._kv_usage(self._last_used_bytes),
-                bytes_read=0,
-                miss=None,
-            )
-        )
+        self._emit(RequestFinished.unread(request_id, queued_s, self._kv_usage(self._last_used_bytes)))
 
     def _read_kv_usage(self) -> KVUsage:
         """On the inference thread: only it may ask the context."""

@@ -11,6 +11,7 @@ from inference.miss import Miss
 from inference.model_config import ModelConfig, ModelInfo
 from inference.reasoning import Reasoning
 from inference.request import ErrorCode, FinishReason, RequestId
+from inference.template_info import TemplateUse
 from inference.token_logprobs import TokenLogprobs
 
 
@@ -92,6 +93,26 @@ class RequestFinished:
     message_ids: tuple[tuple[TokenId, ...] | None, ...] = ()
     """What the content of each of the request's messages became, to be given back with it; None: of no use."""
     reasoning: Reasoning | None = None
+    template: TemplateUse | None = None
+    """What the chat was written with; None for raw text."""
+
+    @classmethod
+    def unread(cls, request_id: RequestId, queued_s: float, kv: KVUsage) -> RequestFinished:
+        """Of a request that was cancelled before anything was read."""
+        return cls(
+            request_id=request_id,
+            finish_reason=FinishReason.CANCELLED,
+            text="",
+            token_ids=(),
+            counts=PromptCounts(0, 0, 0, 0),
+            num_generation_tokens=0,
+            timings=RequestTimings(queued_s, 0.0, 0.0, 0.0, 0.0, None, 0.0, queued_s),
+            decode_tokens_per_second=None,
+            seed=0,
+            kv=kv,
+            bytes_read=0,
+            miss=None,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +122,14 @@ class RequestFailed:
     request_id: RequestId
     code: ErrorCode
     message: str
+
+
+@dataclass(frozen=True, slots=True)
+class GrammarChecked:
+    """problem: why no reply can follow the grammar or JSON schema, one line; None: nothing was found."""
+
+    request_id: RequestId
+    problem: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,12 +180,50 @@ class StoreNotice:
 
 
 @dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """Once a second while the inference thread is busy. stuck_s: for how long it has not got on by now. expected_s: what
+    the step it is in should take; 0.0: not known. For the client only."""
+
+    stuck_s: float
+    expected_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class StopUnanswered:
+    """Made by the client: a request that was to stop has not stopped yet. is_loading: since its model is being loaded."""
+
+    request_id: RequestId
+    is_loading: bool
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerExited:
-    """Made by the client: the worker process ended without being asked to. cause: e.g. "SIGSEGV"."""
+    """Made by the client: the worker process ended without being asked to. cause: e.g. "SIGSEGV".
+
+    message: one line for the user. loading: what it was loading then.
+    """
 
     cause: str
+    message: str
+    loading: ModelConfig | None = None
 
 
-RequestEvent = PhaseChanged | PrefillProgress | TokenDelta | RequestFinished | RequestFailed | PrefixExplained
-EngineEvent = ModelLoadProgress | ModelLoaded | ModelLoadFailed | EngineStats | StoreNotice | WorkerExited
-Event = RequestEvent | EngineEvent
+RequestEvent = (
+    PhaseChanged
+    | PrefillProgress
+    | TokenDelta
+    | RequestFinished
+    | RequestFailed
+    | PrefixExplained
+    | GrammarChecked
+)
+EngineEvent = (
+    ModelLoadProgress
+    | ModelLoaded
+    | ModelLoadFailed
+    | EngineStats
+    | StoreNotice
+    | StopUnanswered
+    | WorkerExited
+)
+Event = RequestEvent | EngineEvent | Heartbeat

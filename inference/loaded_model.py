@@ -21,13 +21,12 @@ from inference.llama.devices import list_devices
 from inference.llama.gguf_header import kv_bytes_per_token
 from inference.llama.model import Model, load_model
 from inference.llama.native_library import library_build
-from inference.model_config import MAX_THREADS, ModelConfig, ModelInfo
+from inference.model_config import DEFAULT_MAX_CONTEXT, MAX_THREADS, ModelConfig, ModelInfo
 from inference.prompt import PromptBuilder
+from inference.recommended_sampling import recommended_sampling
 from inference.request import EngineError, ErrorCode
-from inference.sampling_defaults import recommended_sampling
 
 _logger = logging.getLogger(__name__)
-DEFAULT_MAX_CONTEXT = 8192
 # Chats that can run at once.
 MAX_SEQUENCES = 8
 
@@ -53,7 +52,8 @@ class LoadedModel:
             self.model.close()
             raise
         self.prompt_builder = PromptBuilder(self.model.vocab, self.model.header.chat_templates)
-        self.sampling_defaults = recommended_sampling(self.model.header.metadata)
+        self._recommendation = recommended_sampling(self.model.header.metadata)
+        self.sampling_defaults = self._recommendation.values
         self.reuse_rule = ReuseRule(n_swa=self.model.n_swa, recurrent=self.model.is_recurrent)
         self._fields = _start_fields(self.model, self.context.params, model_digests)
         self.info = self._read_info(config, time.monotonic() - started)
@@ -92,7 +92,9 @@ class LoadedModel:
             n_threads=self.context.params.n_threads,
             kv_allocated_bytes=self.context.kv_allocated_bytes,
             reuse="message ends only" if model.is_recurrent or model.n_swa else "any prefix",
-            has_chat_template="default" in model.header.chat_templates,
+            template=self.prompt_builder.template_info(),
+            sampling_defaults=self.sampling_defaults,
+            recommended_sampling=self._recommendation.names,
             load_s=load_s,
         )
 

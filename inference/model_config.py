@@ -5,10 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from inference.sampling_defaults import SamplingDefaults
+from inference.template_info import TemplateInfo
+
 # What a stored prefix of this model can be used for (shown to the user).
 ReuseKind = Literal["any prefix", "message ends only"]
 
 
+DEFAULT_MAX_CONTEXT = 8192
 # GGML_MAX_N_THREADS: with more, the library ends the process.
 MAX_THREADS = 512
 
@@ -17,7 +21,7 @@ MAX_THREADS = 512
 class ModelConfig:
     """What to load. Two equal configs never load twice.
 
-    n_ctx: tokens; None: min(training context, 8192).
+    n_ctx: tokens; None: min(training context, DEFAULT_MAX_CONTEXT).
     n_gpu_layers: None: as many as fit (auto); 0: none.
     n_threads: None: the physical cores this process may use.
     """
@@ -48,5 +52,14 @@ class ModelInfo:
     n_threads: int
     kv_allocated_bytes: int
     reuse: ReuseKind
-    has_chat_template: bool
+    template: TemplateInfo
+    sampling_defaults: SamplingDefaults
+    """What a request leaves open is this."""
+    recommended_sampling: tuple[str, ...]
+    """The fields of sampling_defaults that the model's file names; the others are neutral."""
     load_s: float
+
+    @property
+    def has_chat_template(self) -> bool:
+        """Whether chats can be written without anybody choosing a template."""
+        return self.template.source is not None

@@ -9,13 +9,15 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
 
-from inference.chat_template import ChatTemplate, ChatText, check_template
+from inference.chat_template import ChatTemplate, ChatText, check_template, options_of
 from inference.llama.vocab import Vocab
 from inference.message_marks import Segment
 from inference.messages import Message, TokenId
 from inference.request import EngineError, ErrorCode, GenerationRequest
-from inference.template_choice import TemplateChoice, choose
+from inference.template_choice import TemplateChoice, choices, choose
+from inference.template_info import TemplateInfo, TemplateUse
 from inference.template_mends import Mend
+from inference.template_options import TemplateOption
 from inference.template_process import shared_template_process
 
 # What templates put between messages is nearly always the same few texts.
@@ -47,6 +49,10 @@ class Prompt:
     template: TemplateChoice | None = None
     mends: tuple[Mend, ...] = ()
 
+    @property
+    def template_use(self) -> TemplateUse | None:
+        return None if self.template is None else TemplateUse(self.template.source, self.mends)
+
 
 class PromptBuilder:
     """Builds prompts for one loaded model. chat_templates: template sources by name, as in the GGUF."""
@@ -69,6 +75,24 @@ class PromptBuilder:
                 self._chat_templates, override, self._vocab.has_token, check_template
             )
         return self._choices[override]
+
+    def template_info(self) -> TemplateInfo:
+        """What requests can choose from, and what they get without a choice."""
+        source: str | None
+        try:
+            choice = self.template_choice()
+            source, reason = choice.source, choice.reason
+        except EngineError as error:
+            source, reason = None, str(error)
+        options = {choice.source: self._options(choice) for choice in choices(self._chat_templates)}
+        readable = {source: known for source, known in options.items() if known is not None}
+        return TemplateInfo(
+            source, reason, tuple(readable), {source: known for source, known in readable.items() if known}
+        )
+
+    def _options(self, choice: TemplateChoice) -> tuple[TemplateOption, ...] | None:
+        """None: it cannot be read. Built-in ones have none."""
+        return options_of(choice.jinja) if choice.jinja in self._chat_templates.values() else ()
 
     def build(self, request: GenerationRequest) -> Prompt:
         """The prompt, with one BOS in front if the model wants it. Raises EngineError."""

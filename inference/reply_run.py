@@ -354,6 +354,7 @@ class ReplyRun:
             reread_tokens=self.reread_tokens,
             message_ids=self.prompt.message_ids if self.prompt is not None else (),
             reasoning=self._finished_reasoning(),
+            template=self.prompt.template_use if self.prompt is not None else None,
         )
 
     def _finished_reasoning(self) -> Reasoning | None:

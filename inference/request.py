@@ -11,6 +11,7 @@ from uuid import uuid4
 from inference.messages import Message, well_formed
 from inference.model_config import ModelConfig
 from inference.sampling_params import SamplingParams
+from inference.template_options import OptionValue
 
 RequestId = NewType("RequestId", str)
 
@@ -81,7 +82,7 @@ class GenerationRequest:
     sampling: SamplingParams = field(default_factory=SamplingParams)
     owner: str | None = None
     is_private: bool = False
-    template_options: Mapping[str, bool | int | float | str] = field(default_factory=dict)
+    template_options: Mapping[str, OptionValue] = field(default_factory=dict)
     chat_template: str | None = None
     template_time: float | None = None
     request_id: RequestId = field(default_factory=new_request_id)

@@ -40,6 +40,7 @@ class SingleGeneration:
         self._info: ModelInfo | None = None
         self._is_interrupted = False
         self._text = self._reasoning = ""
+        self._is_stopping = False
         self._token_ids: list[TokenId] = []
         self._logprobs: list[TokenLogprobs] = []
         self._counts = PromptCounts(0, 0, 0, 0)
@@ -63,11 +64,12 @@ class SingleGeneration:
         return self._report()
 
     def _interrupt(self, client: EngineClient, request: GenerationRequest) -> None:
-        if self._info is None:
-            # A load cannot be told to stop early, and there is nothing to store yet.
+        if self._info is None or self._is_stopping:
+            # Asked twice: it does not answer. And a load cannot be told to stop early, and there is nothing to store yet.
             self._is_interrupted = True
             self._closing = asyncio.ensure_future(client.close(0.0))
         else:
+            self._is_stopping = True
             client.abort(request.request_id)
 
     def _on_engine_event(self, event: EngineEvent) -> None:

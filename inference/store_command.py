@@ -23,6 +23,7 @@ from inference.process.worker_config import WorkerConfig
 from inference.request import EngineError, ErrorCode, GenerationRequest
 
 _EXIT_DAMAGE_REMOVED = 1
+_STORE_HAS_ONE_OF = ("owners", "changes.log", "model-digests.json")
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 
 
@@ -51,10 +52,21 @@ def store(context: click.Context, folder: Path) -> None:
     context.obj = folder
 
 
-@contextmanager
-def _opened(folder: Path, budget_bytes: int | None = None) -> Iterator[BlockStore]:
+def _check_store(folder: Path) -> None:
+    """End the command unless the folder is a store or empty: opening one makes files in it."""
     if not folder.is_dir():
         exit_with(EngineError(ErrorCode.STORE_UNUSABLE, f"{folder} is no folder, so there is no store in it"))
+    if any(folder.iterdir()) and not any((folder / name).exists() for name in _STORE_HAS_ONE_OF):
+        exit_with(
+            EngineError(
+                ErrorCode.STORE_UNUSABLE, f"{folder} holds no store: give the folder that --kv-store names"
+            )
+        )
+
+
+@contextmanager
+def _opened(folder: Path, budget_bytes: int | None = None) -> Iterator[BlockStore]:
+    _check_store(folder)
     try:
         opened = BlockStore(folder, default_budget_bytes(folder) if budget_bytes is None else budget_bytes)
     except OSError as error:
@@ -148,8 +160,7 @@ def explain(
     """What of a prompt would be restored, and why not more."""
     if (prompt is None) == (chat is None):
         raise click.UsageError("give either --prompt or --chat")
-    if not folder.is_dir():
-        exit_with(EngineError(ErrorCode.STORE_UNUSABLE, f"{folder} is no folder, so there is no store in it"))
+    _check_store(folder)
     try:
         request = GenerationRequest(
             ModelConfig(str(model), n_ctx=context, n_gpu_layers=0),

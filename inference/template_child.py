@@ -5,11 +5,13 @@ started this may kill it at any moment. Nothing but Jinja and the standard libra
 
 Request: {"source": Jinja text, "renders": [variables of each], "now": Unix time or null, "max_chars": of one text}.
 Answer: {"results": [{"text": …} or {"error": …, "kind": …} for each render]}; a source that is no template gives at
-least one result, so no renders at all ask for just that. The first line is {"ready": true}. Argument: the most
-memory it may take, in bytes.
+least one result, so no renders at all ask for just that, and are told {"variables": {name: [texts that the template
+compares it with or sets it to]}} as well. The first line is {"ready": true}. Arguments: the
+most memory it may take, in bytes; the parent's process id.
 """
 
 import contextlib
+import ctypes
 import json
 import os
 import queue
@@ -21,6 +23,7 @@ from datetime import datetime
 from typing import Any, NoReturn
 
 import jinja2
+from jinja2 import meta, nodes
 from jinja2.ext import Extension, loopcontrols
 from jinja2.nodes import Node
 from jinja2.parser import Parser
@@ -64,11 +67,14 @@ class _Renderer:
             # Compiling also computes the template's constants, so that anything may come of it.
             refusal = {"error": str(error)[:500], "kind": "syntax"}
         else:
-            return {
+            answer: dict[str, Any] = {
                 "results": [
                     _render(template, variables, request["max_chars"]) for variables in request["renders"]
                 ]
             }
+            if not request["renders"]:
+                answer["variables"] = self._variables(request["source"])
+            return answer
         return {"results": [refusal] * max(1, len(request["renders"]))}
 
     def _template(self, source: str) -> jinja2.Template:
@@ -77,6 +83,22 @@ class _Renderer:
         if len(self._compiled) > _MAX_COMPILED:
             self._compiled.popitem(last=False)
         return template
+
+    def _variables(self, source: str) -> dict[str, list[str]]:
+        """What the template reads of what it is given: nothing is run for it."""
+        # Looking for variables puts constants together, so it has a tree of its own.
+        names = meta.find_undeclared_variables(self._environment.parse(source))
+        tree = self._environment.parse(source)
+        found: dict[str, list[str]] = {name: [] for name in sorted(names)}
+        comparisons = [(node.expr, node) for node in tree.find_all(nodes.Compare)]
+        assignments = [(node.target, node) for node in tree.find_all(nodes.Assign)]
+        for name, node in [*comparisons, *assignments]:
+            if isinstance(name, nodes.Name) and name.name in found:
+                texts = found[name.name]
+                for constant in node.find_all(nodes.Const):
+                    if isinstance(constant.value, str) and constant.value and constant.value not in texts:
+                        texts.append(constant.value)
+        return found
 
     def _strftime_now(self, pattern: str) -> str:
         return self._now.strftime(pattern)
@@ -126,6 +148,14 @@ def _bound_memory(max_bytes: int) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (max_bytes, max_bytes))
 
 
+def _end_with_parent(parent_pid: int) -> None:
+    """By the kernel (Linux): a template that holds the interpreter lock keeps every thread here from noticing."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG
+        if os.getppid() != parent_pid:
+            os._exit(0)
+
+
 def _read_requests(requests: "queue.SimpleQueue[bytes]") -> None:
     for line in sys.stdin.buffer:
         requests.put(line)
@@ -136,6 +166,7 @@ def _read_requests(requests: "queue.SimpleQueue[bytes]") -> None:
 def main() -> None:
     # Ctrl+C in a terminal reaches the whole process group; the parent decides when this ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _end_with_parent(int(sys.argv[2]))
     _bound_memory(int(sys.argv[1]))
     requests: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_read_requests, args=(requests,), daemon=True).start()

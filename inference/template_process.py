@@ -6,6 +6,7 @@ import atexit
 import contextlib
 import functools
 import json
+import os
 import queue
 import subprocess
 import sys
@@ -55,7 +56,8 @@ class Rendered:
 
 
 class TemplateProcess:
-    """Started when first needed or by warm_up(), kept, and replaced after it had to be killed. Any thread may call."""
+    """Started when first needed or by warm_up(), kept, and replaced after it had to be killed. Any thread may call; the
+    process ends with the thread that made it start (Linux)."""
 
     def __init__(self, render_timeout_s: float = RENDER_TIMEOUT_S, max_chars: int = MAX_PROMPT_CHARS) -> None:
         self._timeout_s, self._max_chars = render_timeout_s, max_chars
@@ -76,18 +78,38 @@ class TemplateProcess:
         Raises TemplateRefused (time, memory, process); what a template refuses itself stands in the results.
         """
         request = {"source": source, "renders": renders, "now": now, "max_chars": self._max_chars}
-        line = json.dumps(request).encode() + b"\n"
         num_messages = sum(len(variables.get("messages", ())) for variables in renders)
         timeout_s = self._timeout_s + num_messages * _TIMEOUT_S_PER_MESSAGE
+        return [_rendered(result) for result in self._ask(request, timeout_s)["results"]]
+
+    def _ask(self, request: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
+        line = json.dumps(request).encode() + b"\n"
         with self._lock:
-            running = self._start()
+            is_new = self._running is None
             try:
-                running.wait_until_ready()
-                answer = running.ask(line, timeout_s)
-            except TemplateRefused:
-                self._end()
-                raise
-        return [_rendered(result) for result in answer["results"]]
+                return self._ask_once(line, timeout_s)
+            except TemplateRefused as refusal:
+                # One that was kept may have been on its way out, by nobody's fault who is here.
+                if is_new or refusal.kind != "process":
+                    raise
+                return self._ask_once(line, timeout_s)
+
+    def variables(self, source: str) -> dict[str, list[str]]:
+        """What the template reads of what it is given, with the texts it compares each with or sets it to. Raises TemplateRefused."""
+        answer = self._ask({"source": source, "renders": [], "now": None, "max_chars": 0}, self._timeout_s)
+        if answer["results"]:
+            _rendered(answer["results"][0]).text_or_raise()
+        return cast(dict[str, list[str]], answer["variables"])
+
+    def _ask_once(self, line: bytes, timeout_s: float) -> dict[str, Any]:
+        """Raises TemplateRefused; the process is then ended."""
+        running = self._start()
+        try:
+            running.wait_until_ready()
+            return running.ask(line, timeout_s)
+        except TemplateRefused:
+            self._end()
+            raise
 
     @property
     def pid(self) -> int | None:
@@ -118,7 +140,7 @@ class _Running:
         """Raises TemplateRefused."""
         try:
             self.process = subprocess.Popen(
-                [sys.executable, "-P", str(_CHILD), str(MAX_MEMORY_BYTES)],
+                [sys.executable, "-P", str(_CHILD), str(MAX_MEMORY_BYTES), str(os.getpid())],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtCore import QEvent, Qt
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QSizePolicy, QToolButton, QVBoxLayout, QWidget
 
 from desktop.chat.composer import Composer
 from desktop.chat.private_mark import PrivateMark
 from desktop.chat.transcript_view import TranscriptView
+from desktop.icons import tinted_icon
 from desktop.model_picker import ModelPicker
+from desktop.theme import theme_of
 from desktop.wording import plain_tool_tip
 
 COMPOSER_HINT = "Message (Enter sends, Shift+Enter starts a new line)"
@@ -41,12 +43,18 @@ class ChatPanel(QWidget):
         # A long title is cut by the window's edge, never the reason for a wide window.
         self._title.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
         self._private = PrivateMark()
+        self.settings_button = QToolButton()
+        self.settings_button.setObjectName("chat_settings_button")
+        self.settings_button.setAccessibleName("Chat settings")
+        self.settings_button.setToolTip("Chat settings (Ctrl+,)")
+        self.settings_button.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         header = QHBoxLayout()
         header.setContentsMargins(16, 8, 12, 8)
         header.setSpacing(12)
         header.addWidget(self._private)
         header.addWidget(self._title, 1)
         header.addWidget(picker)
+        header.addWidget(self.settings_button)
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(0)
@@ -54,6 +62,7 @@ class ChatPanel(QWidget):
         column.addWidget(self.transcript, 1)
         column.addWidget(self.composer)
         self.show_private(False)
+        self._tint()
 
     @property
     def title(self) -> str:
@@ -73,3 +82,11 @@ class ChatPanel(QWidget):
     def show_title(self, title: str) -> None:
         self._title.setText(title)
         self._title.setToolTip(plain_tool_tip(title))
+
+    def changeEvent(self, event: QEvent) -> None:
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.PaletteChange:
+            self._tint()
+
+    def _tint(self) -> None:
+        self.settings_button.setIcon(tinted_icon("settings", theme_of(self.palette())))

@@ -6,13 +6,14 @@ from PySide6.QtCore import QObject, QTimer, Signal
 
 from desktop.bridge.background_tasks import BackgroundTasks
 from desktop.bridge.conversation_tasks import ConversationTasks
+from desktop.chat.chat_request import chat_request
 from desktop.chat.open_chat import OpenChat
 from desktop.chat.turn import Turn
 from desktop.chat.turn_queue import TurnQueue
-from desktop.conversations import ConversationStore, DatabaseUnusable, messages_for_engine
+from desktop.conversations import ConversationStore, DatabaseUnusable
 from desktop.error_report import log
 from desktop.model_loading import ModelLoading
-from inference import EngineClient, GenerationRequest
+from inference import EngineClient
 
 PREFETCH_PAUSE_MS = 250
 """Whoever goes through the list quickly prefetches only the chat they stay with."""
@@ -45,6 +46,7 @@ class ChatPrefetch(QObject):
         self._timer.timeout.connect(self.pause_over)
         self.pause_over.connect(lambda: background.start(self.prefetch()))
         open_chat.opened.connect(self._soon)
+        open_chat.settings_changed.connect(self._soon)
         models.loading_changed.connect(self._soon)
         turns.ended.connect(self._turn_ended)
 
@@ -63,11 +65,14 @@ class ChatPrefetch(QObject):
         if not branch or path is None or self._open_chat.id != conversation.id or not self._is_possible():
             return
         log.info("prefetch of a chat of %d messages", len(branch))
+        # As it is set now, which may be later than when the branch was asked for.
+        conversation = self._open_chat.conversation or conversation
         self._engine.prefetch(
-            GenerationRequest(
-                model=self._models.config(str(path)),
-                messages=messages_for_engine(branch),
-                owner=conversation.owner,
+            chat_request(
+                conversation,
+                branch,
+                self._models.config(str(path)),
+                default_template=self._open_chat.default_template,
             )
         )
 

@@ -22,6 +22,7 @@ from desktop.chat.transcript_style import TranscriptStyle
 from desktop.chat.utf16 import utf16_length
 
 _TAB_CHARACTERS = 4
+_UNBOUNDED = 1e7
 
 
 class CodeLayout(BlockLayout):
@@ -141,6 +142,8 @@ class CodeLayout(BlockLayout):
         layout.setFormats(formats or [])
         layout.beginLayout()
         text_line = layout.createLine()
+        # Before it has a width, a line has no height either.
+        text_line.setLineWidth(_UNBOUNDED)
         text_line.setPosition(QPointF(0, (self.style.code_line_height - text_line.height()) / 2))
         layout.endLayout()
         return layout

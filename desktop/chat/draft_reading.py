@@ -8,13 +8,14 @@ from PySide6.QtCore import QObject, QTimer, Signal
 from desktop.bridge.background_tasks import BackgroundTasks
 from desktop.bridge.conversation_tasks import ConversationTasks
 from desktop.bridge.settings_writer import SettingsWriter
+from desktop.chat.chat_request import chat_request
 from desktop.chat.composer import Composer
 from desktop.chat.open_chat import OpenChat
 from desktop.chat.turn_queue import TurnQueue
-from desktop.conversations import ConversationStore, DatabaseUnusable, messages_for_engine
+from desktop.conversations import ConversationStore, DatabaseUnusable, StoredMessage
 from desktop.error_report import log
 from desktop.model_loading import ModelLoading
-from inference import EngineClient, GenerationRequest, Message, ReadAhead
+from inference import EngineClient, ReadAhead
 
 DRAFT_READING_PAUSE_MS = 200
 """How often at most the engine is told of a draft that grows."""
@@ -67,6 +68,7 @@ class DraftReading(QObject):
         self.still.connect(lambda: background.start(self.read(ReadAhead.ALL)))
         composer.text_changed.connect(lambda _: self._soon(DRAFT_READING_PAUSE_MS))
         open_chat.opened.connect(lambda _: self._begin_anew())
+        open_chat.settings_changed.connect(self._begin_anew)
         # What was typed meanwhile follows a longer chat now.
         turns.ended.connect(lambda _: self._begin_anew())
 
@@ -82,28 +84,28 @@ class DraftReading(QObject):
             return
         if how_much is ReadAhead.WORDS and self._told == (ReadAhead.ALL, typed):
             return
-        before: tuple[Message, ...] = ()
-        owner = None
-        if self._open_chat.conversation is not None:
+        branch: list[StoredMessage] = []
+        if chat_id is not None:
             try:
-                branch = await self._chats.run(ConversationStore.branch, self._open_chat.conversation.id)
+                branch = await self._chats.run(ConversationStore.branch, chat_id)
             except DatabaseUnusable:
                 return
-            before, owner = messages_for_engine(branch), self._open_chat.conversation.owner
         path = self._open_chat.model_path
-        if path is None or self._open_chat.id != chat_id or (before and before[-1].role == "user"):
+        if path is None or self._open_chat.id != chat_id:
+            return
+        request = chat_request(
+            self._open_chat.conversation,
+            branch,
+            self._models.config(str(path)),
+            draft=draft,
+            default_template=self._open_chat.default_template,
+            is_private=self._open_chat.is_private,
+        )
+        if [message.role for message in request.messages or ()][-2:] == ["user", "user"]:
             return
         self._told = how_much, draft
         log.info("draft of %d characters to be read (%s)", len(draft), how_much.value)
-        self._engine.prefetch(
-            GenerationRequest(
-                model=self._models.config(str(path)),
-                messages=(*before, Message("user", draft)),
-                owner=owner,
-                is_private=self._open_chat.is_private,
-            ),
-            how_much,
-        )
+        self._engine.prefetch(request, how_much)
 
     def _is_wanted(self) -> bool:
         when = self._settings.settings.read_drafts

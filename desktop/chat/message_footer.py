@@ -34,6 +34,7 @@ class MessageFooter:
             self._error = TextBlockLayout(block, style, style.column_width - style.px(56))
             self.height += style.px(12) + self._error.height + style.px(24)
         self._caption = QRectF()
+        self._caption_text = _with_whole_figures(message.caption)
         if message.caption:
             self._caption = self._caption_rect(self.height + style.px(10))
             self.height = self._caption.bottom()
@@ -48,7 +49,7 @@ class MessageFooter:
         style, message = self._style, self._message
         room = QRectF(0, 0, style.column_width - self._dot_room() - self._chevron_room(), 10_000)
         flags = Qt.TextFlag.TextWordWrap.value
-        size = QFontMetricsF(style.small_font).boundingRect(room, flags, message.caption).size()
+        size = QFontMetricsF(style.small_font).boundingRect(room, flags, self._caption_text).size()
         left = style.column_width - size.width() - 1 if message.role == "user" else self._dot_room()
         return QRectF(left, top, size.width() + 1, ceil(size.height()))
 
@@ -87,7 +88,7 @@ class MessageFooter:
         style, theme, rect = self._style, self._style.theme, self._caption
         painter.setFont(style.small_font)
         painter.setPen(QColor(theme.muted))
-        painter.drawText(rect, Qt.TextFlag.TextWordWrap.value, self._message.caption)
+        painter.drawText(rect, Qt.TextFlag.TextWordWrap.value, self._caption_text)
         line = QFontMetricsF(style.small_font).lineSpacing()
         if self._message.details:
             self._paint_chevron(painter, QPointF(rect.right() + style.px(10), rect.bottom() - line / 2))
@@ -136,3 +137,11 @@ class MessageFooter:
             shift = style.column_width - spots[-1].rect.right()
             spots = [replace(spot, rect=spot.rect.translated(shift, 0)) for spot in spots]
         return spots
+
+
+def _with_whole_figures(caption: str) -> str:
+    """Lines break between figures, not within "tok/s" nor before a unit; a sentence breaks anywhere."""
+    figures = caption.split(" · ")
+    if len(figures) == 1:
+        return caption
+    return " · ".join(figure.replace(" ", "\u00a0").replace("/", "\u2060/\u2060") for figure in figures)

@@ -12,12 +12,14 @@ from desktop.bridge.background_tasks import BackgroundTasks
 from desktop.bridge.conversation_tasks import ConversationTasks
 from desktop.bridge.settings_writer import SettingsWriter
 from desktop.chat.chat_panel import ChatPanel
+from desktop.chat.sampling_layers import merged_sampling
 from desktop.chat.shown_branch import ShownBranch
-from desktop.chat.transcript_rows import CHOOSE_MODEL, FIND_MODEL, RETRY, user_row
+from desktop.chat.transcript_rows import CHOOSE_MODEL, CHOOSE_TEMPLATE, FIND_MODEL, RETRY, user_row
 from desktop.chat.turn import Turn
 from desktop.chat.turn_queue import TurnQueue
 from desktop.conversation_list.list_model import NEW_CHAT_TITLE
 from desktop.conversations import (
+    ChatSettings,
     Conversation,
     ConversationId,
     ConversationStore,
@@ -25,6 +27,7 @@ from desktop.conversations import (
     NoSuchRecord,
     NotSaved,
     StoredMessage,
+    set_chat_settings,
 )
 from desktop.model_loading import ModelLoading
 from desktop.wording import as_sentence
@@ -32,6 +35,9 @@ from inference import Phase
 
 DRAFT_PAUSE_MS = 400
 NO_MODEL_ERROR = "There is no model yet. Your message is kept; choose a model (GGUF file) and it is answered."
+HELD_NOTE = (
+    "Your message is saved. It waits, since the last load of its model went wrong: choose above how to go on."
+)
 LOADING_NOTE = "The model is still loading. Your message is saved and is answered as soon as it is ready."
 
 
@@ -44,6 +50,9 @@ class OpenChat(QObject):
     """A chat is new, or its title or its place in the list changed."""
     find_model_requested = Signal()
     choose_model_requested = Signal()
+    choose_template_requested = Signal()
+    settings_changed = Signal()
+    """What holds for the chat's next replies is another now, and on disk."""
     not_saved = Signal(str)
     saved = Signal()
     told = Signal(str)
@@ -71,6 +80,7 @@ class OpenChat(QObject):
         self._model_path: Path | None = None
         self._is_private = False
         self._saved_draft = ""
+        self._unsaved_settings: ChatSettings | None = None
         # Opening, sending and saving a draft each take several steps on disk and must not interleave.
         self._changing = asyncio.Lock()
         self._sending = False
@@ -88,6 +98,7 @@ class OpenChat(QObject):
         turns.replying_changed.connect(self._show_busy)
         self.branch.turn_changed.connect(self._show_busy)
         models.loading_changed.connect(self._show_model)
+        models.held.changed.connect(self._show_busy)
 
     @property
     def model_path(self) -> Path | None:
@@ -98,6 +109,18 @@ class OpenChat(QObject):
         return None if self.conversation is None else self.conversation.id
 
     @property
+    def settings(self) -> ChatSettings:
+        """As they are set, be they on disk yet or not."""
+        if self._unsaved_settings is not None:
+            return self._unsaved_settings
+        return ChatSettings() if self.conversation is None else self.conversation.settings
+
+    @property
+    def default_template(self) -> str | None:
+        """Of the chat's model, where the chat itself chooses none."""
+        return self._settings.settings.templates.get(str(self._model_path))
+
+    @property
     def is_private(self) -> bool:
         return self._is_private
 
@@ -106,11 +129,12 @@ class OpenChat(QObject):
     ) -> None:
         """keep_typed: what is in the composer follows the draft (typed while the app was starting).
         is_private: of a new chat; one that exists knows it itself."""
-        if not keep_typed and not await self.save_draft():
+        if not keep_typed and not (await self.save_settings() and await self.save_draft()):
             # The text is nowhere but in the composer: this chat stays, and the list shows it again.
             self.opened.emit(self.id)
             return
         async with self._changing:
+            self._unsaved_settings = None
             conversation: Conversation | None = None
             branch: list[StoredMessage] = []
             if conversation_id is not None:
@@ -132,6 +156,7 @@ class OpenChat(QObject):
         await self.ready.wait()
         async with self._changing:
             try:
+                await self._save_settings()
                 conversation = await self._existing_conversation()
                 # Read anew: a message that was withdrawn or a reply that was begun has moved the head.
                 conversation = await self._chats.run(ConversationStore.conversation, conversation.id)
@@ -162,6 +187,7 @@ class OpenChat(QObject):
             if former_try is not None:
                 self.branch.replace_last(former_try.id, user_row(branch[-1]))
             try:
+                await self._save_settings()
                 await self._answer(branch[-1])
             except NotSaved as error:
                 self.not_saved.emit(str(error))
@@ -172,6 +198,7 @@ class OpenChat(QObject):
         """For this chat from its next reply on. A question that waits for a model is answered now."""
         self._model_path = path
         self._show_model()
+        self.settings_changed.emit()
         if self.conversation is None:
             return
         try:
@@ -179,8 +206,50 @@ class OpenChat(QObject):
         except NotSaved as error:
             self.not_saved.emit(str(error))
         await self._refresh()
-        if CHOOSE_MODEL[0] in self.branch.offered_actions:
+        if await self._stop_held() or CHOOSE_MODEL[0] in self.branch.offered_actions:
             await self.retry()
+
+    def change_settings(self, settings: ChatSettings) -> None:
+        """For this chat from its next reply on, and on disk at once."""
+        self._unsaved_settings = settings
+        self._background.start(self.save_settings())
+
+    async def save_settings(self) -> bool:
+        """False: what was set last could not be saved."""
+        await self.ready.wait()
+        async with self._changing:
+            try:
+                saved = await self._save_settings()
+            except NotSaved as error:
+                self.not_saved.emit(str(error))
+                return False
+        if saved:
+            self.saved.emit()
+        return True
+
+    async def _save_settings(self) -> bool:
+        """What was typed while one write ran goes with the next. Raises NotSaved; they are then tried again."""
+        settings = self._unsaved_settings
+        if settings is None:
+            return False
+        conversation = await self._existing_conversation()
+        await self._chats.run(set_chat_settings, conversation.id, settings)
+        self.conversation = replace(conversation, settings=settings)
+        if self._unsaved_settings is settings:
+            self._unsaved_settings = None
+        self.settings_changed.emit()
+        return True
+
+    async def _stop_held(self) -> bool:
+        """True: replies of this chat waited for a model that is held."""
+        turns = [turn for turn in self._turns.turns_of(self.id) if turn.answering]
+        if not any(self._models.held.holds(turn.question.model) for turn in turns):
+            return False
+        for turn in turns:
+            turn.stop()
+        for turn in turns:
+            await turn.answered.wait()
+        return True
 
     async def save_draft(self) -> bool:
         """False: what is in the composer could not be saved. A chat without a row gets one if there is something
@@ -244,11 +313,11 @@ class OpenChat(QObject):
         if self._model_path is None:
             self.branch.update(replace(user_row(message), error=NO_MODEL_ERROR, actions=(CHOOSE_MODEL,)))
             return
-        sampling = self.conversation.sampling if self.conversation is not None else None
         await self._turns.answer(
             message,
             self._models.config(str(self._model_path)),
-            sampling or self._settings.settings.sampling,
+            merged_sampling(self._settings.settings.sampling, self.settings.sampling),
+            self.default_template,
         )
 
     async def _refresh(self) -> None:
@@ -290,6 +359,8 @@ class OpenChat(QObject):
             self.find_model_requested.emit()
         elif action == CHOOSE_MODEL[0]:
             self.choose_model_requested.emit()
+        elif action == CHOOSE_TEMPLATE[0]:
+            self.choose_template_requested.emit()
 
     def _turn_ended(self, turn: Turn) -> None:
         if self.branch.shows(turn):
@@ -323,4 +394,7 @@ class OpenChat(QObject):
             answering[0].phase is Phase.LOADING
             or (answering[0].phase is Phase.QUEUED and self._models.loading is not None)
         )
-        self._composer.set_note(LOADING_NOTE if waits_for_load else "")
+        if answering and self._models.held.holds(answering[0].question.model):
+            self._composer.set_note(HELD_NOTE)
+        else:
+            self._composer.set_note(LOADING_NOTE if waits_for_load else "")

@@ -5,9 +5,10 @@ docs/receipts.md explains every word of it.
 
 from __future__ import annotations
 
+from desktop.chat.template_words import template_words
 from desktop.chat.transcript_message import Detail
 from desktop.quantities import format_bytes, format_count, format_seconds
-from inference import Miss, MissReason, PromptCounts, RequestTimings
+from inference import Miss, MissReason, PromptCounts, RequestTimings, TemplateUse
 
 PRIVATE_WORDS = "This chat is private: nothing of it is kept on disk, and nothing is looked up there."
 
@@ -19,6 +20,7 @@ def reply_receipt(
     bytes_read: int | None,
     miss: Miss | None,
     is_private: bool,
+    template: TemplateUse | None = None,
 ) -> tuple[Detail, ...]:
     """Empty for a reply that was killed; bytes_read is None for one from before receipts."""
     if counts is None or timings is None:
@@ -42,6 +44,8 @@ def reply_receipt(
     # Memory may have had more than the store: then nothing was read for want of what the store lacks.
     elif miss is not None and miss.position >= counts.reused_tokens + counts.restored_tokens:
         details.append(Detail("Why", miss_words(miss)))
+    if template is not None:
+        details.append(Detail("Template", template_words(template)))
     return tuple(details)
 
 

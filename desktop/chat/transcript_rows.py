@@ -17,6 +17,7 @@ from inference import ErrorCode, FinishReason, Phase, Reasoning
 RETRY = ("retry", "Try again")
 FIND_MODEL = ("find_model", "Find it…")
 CHOOSE_MODEL = ("choose_model", "Choose another model")
+CHOOSE_TEMPLATE = ("choose_template", "Choose a format")
 
 _MODEL_ERRORS = (ErrorCode.MODEL_NOT_FOUND, ErrorCode.MODEL_INVALID, ErrorCode.MODEL_LOAD_FAILED)
 _STATES: dict[MessageStatus, MessageState] = {
@@ -66,6 +67,8 @@ def _turn_row(turn: Turn, *, is_private: bool, is_last: bool) -> TranscriptMessa
     if turn.failed is not None:
         died = turn.failed.code is ErrorCode.ENGINE_DIED
         actions = _failure_actions(Path(turn.question.model.path), turn.failed.code in _MODEL_ERRORS)
+        if turn.failed.code is ErrorCode.TEMPLATE_FAILED:
+            actions = (CHOOSE_TEMPLATE, *actions)
         return TranscriptMessage(
             key,
             "assistant",
@@ -95,6 +98,7 @@ def _turn_row(turn: Turn, *, is_private: bool, is_last: bool) -> TranscriptMessa
                 bytes_read=finished.bytes_read,
                 miss=finished.miss,
                 is_private=is_private,
+                template=finished.template,
             ),
             actions=(RETRY,) if stopped and is_last else (),
         )
@@ -146,6 +150,7 @@ def _stored_row(message: StoredMessage, *, is_last: bool, is_private: bool) -> T
             bytes_read=message.bytes_read,
             miss=message.miss,
             is_private=is_private,
+            template=message.template,
         ),
         error=error,
         actions=actions,

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
+from typing import Protocol
 
 from PySide6.QtCore import QObject, Signal
 
 from desktop.bridge.conversation_tasks import ConversationTasks
 from desktop.bridge.delta_coalescer import DeltaCoalescer
+from desktop.chat.chat_request import chat_request
 from desktop.conversations import (
     ConversationId,
     ConversationStore,
@@ -19,11 +22,10 @@ from desktop.conversations import (
     NotSaved,
     StoredMessage,
     ids_to_keep,
-    messages_for_engine,
+    set_template_used,
 )
 from desktop.error_report import log
 from inference import (
-    EngineClient,
     EngineError,
     ErrorCode,
     FinishReason,
@@ -59,6 +61,14 @@ class Question:
     reply_id: MessageId
     model: ModelConfig
     sampling: SamplingParams
+    default_template: str | None = None
+
+
+class ReplySource(Protocol):
+    """What a turn needs of the engine."""
+
+    def generate(self, request: GenerationRequest) -> AsyncGenerator[RequestEvent, None]: ...
+    def abort(self, request_id: RequestId) -> None: ...
 
 
 class Turn(QObject):
@@ -80,7 +90,7 @@ class Turn(QObject):
         self,
         question: Question,
         chats: ConversationTasks,
-        engine: EngineClient,
+        engine: ReplySource,
         parent: QObject | None = None,
     ) -> None:
         super().__init__(parent)
@@ -97,6 +107,7 @@ class Turn(QObject):
         self._token_ids: list[TokenId] = []
         self._request: GenerationRequest | None = None
         self._asked: list[StoredMessage] = []
+        self._system_prompt = ""
         self._stopped = False
         self._task: asyncio.Task[None] | None = None
         self._saver: asyncio.Task[None] | None = None
@@ -168,12 +179,13 @@ class Turn(QObject):
             self._end(MessageStatus.CANCELLED)
             return
         self._asked = branch[:asked]
-        self._request = GenerationRequest(
-            model=self.question.model,
-            messages=messages_for_engine(self._asked),
+        self._system_prompt = conversation.settings.system_prompt
+        self._request = chat_request(
+            conversation,
+            self._asked,
+            self.question.model,
             sampling=self.question.sampling,
-            owner=conversation.owner,
-            is_private=conversation.is_private,
+            default_template=self.question.default_template,
         )
         async for event in self._engine.generate(self._request):
             self._take(event)
@@ -247,6 +259,8 @@ class Turn(QObject):
     async def _finish_reply(self) -> bool:
         finished = self.finished
         try:
+            if finished is not None and finished.template is not None:
+                await self._chats.run(set_template_used, self.question.reply_id, finished.template)
             await self._chats.run(
                 ConversationStore.finish_reply,
                 self.question.reply_id,
@@ -263,7 +277,9 @@ class Turn(QObject):
                 miss=None if finished is None else finished.miss,
                 reasoning=self.reasoning,
                 error=self._error,
-                asked_ids={} if finished is None else ids_to_keep(self._asked, finished.message_ids),
+                asked_ids={}
+                if finished is None
+                else ids_to_keep(self._asked, finished.message_ids, self._system_prompt),
             )
         except NotSaved as error:
             self.not_saved.emit(str(error))

@@ -9,7 +9,7 @@ from PySide6.QtCore import QObject, Signal
 
 from desktop.bridge.background_tasks import BackgroundTasks
 from desktop.bridge.conversation_tasks import ConversationTasks
-from desktop.chat.turn import Question, Turn
+from desktop.chat.turn import Question, ReplySource, Turn
 from desktop.conversations import (
     ConversationId,
     ConversationStore,
@@ -18,7 +18,7 @@ from desktop.conversations import (
 )
 from desktop.error_report import log
 from desktop.reply_log import ReplyLog
-from inference import EngineClient, ErrorCode, ModelConfig, SamplingParams
+from inference import ErrorCode, ModelConfig, SamplingParams
 
 
 class TurnQueue(QObject):
@@ -40,7 +40,7 @@ class TurnQueue(QObject):
     def __init__(
         self,
         chats: ConversationTasks,
-        engine: EngineClient,
+        engine: ReplySource,
         background: BackgroundTasks,
         reply_log: ReplyLog | None = None,
     ) -> None:
@@ -60,13 +60,27 @@ class TurnQueue(QObject):
     def replying(self) -> set[ConversationId]:
         return {turn.question.conversation_id for turn in self._live if turn.answering}
 
-    async def answer(self, question: StoredMessage, model: ModelConfig, sampling: SamplingParams) -> Turn:
+    async def answer(
+        self,
+        question: StoredMessage,
+        model: ModelConfig,
+        sampling: SamplingParams,
+        default_template: str | None = None,
+    ) -> Turn:
         """Begin the reply on disk and queue it. Raises NotSaved; the question itself stays."""
         reply = await self._chats.run(
             ConversationStore.begin_reply, question.conversation_id, question.id, model.path, sampling
         )
         turn = Turn(
-            Question(question.conversation_id, question.id, question.content, reply.id, model, sampling),
+            Question(
+                question.conversation_id,
+                question.id,
+                question.content,
+                reply.id,
+                model,
+                sampling,
+                default_template,
+            ),
             self._chats,
             self._engine,
             self,

@@ -8,23 +8,25 @@ from desktop.conversations.records import MessageId, MessageStatus, StoredMessag
 from inference import Message, TokenId
 
 
-def messages_for_engine(branch: Iterable[StoredMessage]) -> tuple[Message, ...]:
-    """The messages of a branch, root first, as the next prompt.
+def messages_for_engine(branch: Iterable[StoredMessage], system_prompt: str = "") -> tuple[Message, ...]:
+    """The messages of a branch, root first, as the next prompt, behind the chat's system prompt.
 
     Left out: replies without text, and a reply still streaming (the one being asked for). Replies cut short stay:
     the user has read them. User messages that then follow each other are joined, for many chat templates
     refuse two in a row.
     """
-    return tuple(message for message, _ in _with_sources(branch))
+    return tuple(message for message, _ in _with_sources(branch, system_prompt))
 
 
 def ids_to_keep(
-    branch: Iterable[StoredMessage], message_ids: Sequence[tuple[TokenId, ...] | None]
+    branch: Iterable[StoredMessage],
+    message_ids: Sequence[tuple[TokenId, ...] | None],
+    system_prompt: str = "",
 ) -> dict[MessageId, tuple[TokenId, ...]]:
     """Token ids that the engine made of the messages it was given (one entry for each), where they are news."""
     return {
         source: ids
-        for (message, source), ids in zip(_with_sources(branch), message_ids, strict=False)
+        for (message, source), ids in zip(_with_sources(branch, system_prompt), message_ids, strict=False)
         if source is not None and ids and ids != message.token_ids and not _was_sampled(message)
     }
 
@@ -34,9 +36,13 @@ def _was_sampled(message: Message) -> bool:
     return message.role == "assistant" and message.token_ids is not None
 
 
-def _with_sources(branch: Iterable[StoredMessage]) -> list[tuple[Message, MessageId | None]]:
-    """With each message the stored one that it is; None: it is several."""
+def _with_sources(
+    branch: Iterable[StoredMessage], system_prompt: str
+) -> list[tuple[Message, MessageId | None]]:
+    """With each message the stored one that it is; None: it is several, or the system prompt."""
     messages: list[tuple[Message, MessageId | None]] = []
+    if system_prompt.strip():
+        messages.append((Message("system", system_prompt), None))
     for stored in branch:
         if stored.role == "assistant" and (not stored.content or stored.status is MessageStatus.STREAMING):
             continue

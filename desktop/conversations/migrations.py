@@ -111,6 +111,17 @@ def m004_reasoning(db: Database) -> None:
 
 
 @migrations()
+def m006_chat_settings_and_templates_used(db: Database) -> None:
+    # From here on conversations.sampling is JSON of what the chat sets itself, and nothing else.
+    db.execute("ALTER TABLE conversations ADD COLUMN system_prompt TEXT NOT NULL DEFAULT ''")
+    db.execute("ALTER TABLE conversations ADD COLUMN template TEXT")
+    db.execute("ALTER TABLE conversations ADD COLUMN template_options TEXT NOT NULL DEFAULT '{}'")
+    # Null: a reply from before, or one that was never begun.
+    db.execute("ALTER TABLE messages ADD COLUMN template_source TEXT")
+    db.execute("ALTER TABLE messages ADD COLUMN template_mends TEXT")
+
+
+@migrations()
 def m007_imported_chats(db: Database) -> None:
     # Null: not imported. The origin is the chat's name where it came from, the digest what was in it then.
     db.execute("ALTER TABLE conversations ADD COLUMN origin TEXT")

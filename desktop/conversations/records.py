@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import NewType
+from typing import Any, NewType
 
 from inference import (
     FinishReason,
     Miss,
+    OptionValue,
     PromptCounts,
     Reasoning,
     RequestTimings,
     Role,
     SamplingParams,
+    TemplateUse,
     TokenId,
 )
 
@@ -34,6 +37,21 @@ class MessageStatus(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class ChatSettings:
+    """What a chat sets for its next replies.
+
+    system_prompt: stands before all of its messages; empty: none. sampling: values of SamplingParams by name; what it
+    does not name is taken from the settings, and then from the model. template: see GenerationRequest.chat_template.
+    template_options: see there too.
+    """
+
+    system_prompt: str = ""
+    sampling: Mapping[str, Any] = field(default_factory=dict)
+    template: str | None = None
+    template_options: Mapping[str, OptionValue] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Conversation:
     """A tree of messages and the branch of it that is shown. All datetimes are UTC.
 
@@ -50,7 +68,7 @@ class Conversation:
     created_at: datetime
     updated_at: datetime
     model_path: str | None
-    sampling: SamplingParams | None
+    settings: ChatSettings
     head_id: MessageId | None
     draft: str
     deleted_at: datetime | None
@@ -66,6 +84,7 @@ class StoredMessage:
     token_ids: see Message. seed: the one really used. Everything after `error` is None for what the user wrote.
     updated_at: when its text was last saved. bytes_read: from the KV store; None for a reply from before receipts.
     miss: why the rest of the prompt was read by the model. reasoning: no part of content, nor of later prompts.
+    template: what the prompt was written with.
     """
 
     id: MessageId
@@ -89,3 +108,4 @@ class StoredMessage:
     bytes_read: int | None
     miss: Miss | None
     reasoning: Reasoning | None
+    template: TemplateUse | None

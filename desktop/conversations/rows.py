@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import struct
 from collections.abc import Mapping, Sequence
@@ -12,6 +13,7 @@ from operator import itemgetter
 from typing import Any
 
 from desktop.conversations.records import (
+    ChatSettings,
     Conversation,
     ConversationId,
     MessageId,
@@ -26,6 +28,7 @@ from inference import (
     Reasoning,
     RequestTimings,
     SamplingParams,
+    TemplateUse,
     TokenId,
 )
 
@@ -132,6 +135,43 @@ def decode_miss(row: Row) -> Miss | None:
     return Miss(reason, row["miss_position"], row["miss_prompt_text"], row["miss_stored_text"])
 
 
+def encode_settings(settings: ChatSettings) -> dict[str, str | None]:
+    return {
+        "system_prompt": clean_text(settings.system_prompt),
+        "sampling": json.dumps(dict(settings.sampling)),
+        "template": clean_optional(settings.template),
+        "template_options": json.dumps(dict(settings.template_options)),
+    }
+
+
+def decode_settings(row: Row) -> ChatSettings:
+    return ChatSettings(
+        system_prompt=row["system_prompt"],
+        sampling=_usable(json.loads(row["sampling"] or "{}")),
+        template=row["template"],
+        template_options=json.loads(row["template_options"]),
+    )
+
+
+def _usable(stored: dict[str, Any]) -> dict[str, Any]:
+    """Without what this version does not know or allow: one value must not make its chat unreadable."""
+    values: dict[str, Any] = {}
+    for name in stored.keys() & {parameter.name for parameter in fields(SamplingParams)}:
+        with contextlib.suppress(ValueError):
+            values[name] = getattr(SamplingParams(**{name: stored[name]}), name)
+    return values
+
+
+def encode_template_use(template: TemplateUse) -> dict[str, str]:
+    return {"template_source": template.source, "template_mends": json.dumps(template.mends)}
+
+
+# Nearly all replies of a chat have the same.
+@lru_cache(maxsize=64)
+def decode_template_use(source: str | None, mends: str | None) -> TemplateUse | None:
+    return None if source is None else TemplateUse(source, tuple(json.loads(mends or "[]")))
+
+
 def conversation_from(row: Row) -> Conversation:
     return Conversation(
         id=ConversationId(row["id"]),
@@ -139,7 +179,7 @@ def conversation_from(row: Row) -> Conversation:
         created_at=from_us(row["created_at"]),
         updated_at=from_us(row["updated_at"]),
         model_path=row["model_path"],
-        sampling=decode_sampling(row["sampling"]),
+        settings=decode_settings(row),
         head_id=row["head_id"],
         draft=row["draft"],
         deleted_at=None if row["deleted_at"] is None else from_us(row["deleted_at"]),
@@ -172,6 +212,7 @@ def message_from(row: Row) -> StoredMessage:
         bytes_read=row["bytes_read"],
         miss=decode_miss(row),
         reasoning=decode_reasoning(row),
+        template=decode_template_use(row["template_source"], row["template_mends"]),
     )
 
 

@@ -112,9 +112,6 @@ class ConversationStore:
     def set_model(self, conversation_id: ConversationId, model_path: str | None) -> None:
         self._change_conversation(conversation_id, {"model_path": clean_optional(model_path)})
 
-    def set_sampling(self, conversation_id: ConversationId, sampling: SamplingParams | None) -> None:
-        self._change_conversation(conversation_id, {"sampling": encode_sampling(sampling)})
-
     def set_pinned(self, conversation_id: ConversationId, is_pinned: bool) -> None:
         self._change_conversation(conversation_id, {"is_pinned": is_pinned})
 

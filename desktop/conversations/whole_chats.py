@@ -88,15 +88,12 @@ def read_whole_chat(store: ConversationStore, conversation_id: ConversationId) -
     return WholeChat(_without(chat, LOCAL_CHAT_COLUMNS), messages, head, origin)
 
 
-def add_whole_chat(
-    store: ConversationStore, chat: WholeChat, digest: str | None = None
-) -> ConversationId | None:
+def add_whole_chat(store: ConversationStore, chat: WholeChat) -> ConversationId | None:
     """All of it in one transaction; None: it is here already. A deleted chat is not here.
 
-    digest: by which it is known again, else the content's. Raises ChatUnusable, NotSaved.
+    Raises ChatUnusable, NotSaved.
     """
-    if digest is None:
-        digest = content_digest(chat.messages)
+    digest = content_digest(chat.messages)
     origin = chat.origin or f"content:{digest}"
     with writing(store._db):
         if _is_here(store, origin, digest):

@@ -36,7 +36,7 @@ MARK = "everwarm_chat"
 VERSION = 1
 FILE_MARK = "everwarm-chats"
 
-_JSON_COLUMNS = frozenset({"sampling", "template_options", "template_mends"})
+_JSON_COLUMNS: dict[str, type] = {"sampling": dict, "template_options": dict, "template_mends": list}
 """Text columns that hold JSON themselves."""
 _CHAT_MEMBERS = frozenset({MARK, "id", "head", "messages"})
 _MESSAGE_MEMBERS = frozenset({"number", "parent"})
@@ -182,7 +182,7 @@ def _column(name: str, value: Any, sql_type: str) -> Any:
         if sql_type == "BLOB":
             return base64.b64decode(value, validate=True)
         if name in _JSON_COLUMNS:
-            if isinstance(value, dict | list):
+            if isinstance(value, _JSON_COLUMNS[name]) and _holds_plain_values(name, value):
                 return json.dumps(value)
         elif _is_flag(name) and isinstance(value, bool):
             return int(value)
@@ -191,3 +191,10 @@ def _column(name: str, value: Any, sql_type: str) -> Any:
     except (ValueError, TypeError, OverflowError, struct.error, RecursionError) as error:
         raise NotReadable(f"its {name} cannot be used ({' '.join(str(error).split())[:100]})") from error
     raise NotReadable(f"its {name} is of another kind than it should be")
+
+
+def _holds_plain_values(name: str, value: Any) -> bool:
+    """What these columns hold is shown and handed on as it is; `sampling` checks itself."""
+    if name == "template_mends":
+        return all(isinstance(mend, str) for mend in value)
+    return name != "template_options" or all(isinstance(v, bool | int | float | str) for v in value.values())

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from desktop.conversations.chat_title import one_line
+
 Object = Mapping[str, Any]
 
 _MAX_TITLE_CHARACTERS = 300
@@ -32,7 +34,7 @@ def as_text(value: object) -> str:
 
 
 def as_title(value: object) -> str:
-    return " ".join(as_text(value)[:_MAX_TITLE_CHARACTERS].split())
+    return one_line(as_text(value)[:_MAX_TITLE_CHARACTERS])
 
 
 def as_id(value: object) -> str:

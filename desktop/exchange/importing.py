@@ -11,11 +11,10 @@ from desktop.conversations.whole_chats import (
     ChatColumns,
     ChatUnusable,
     add_whole_chat,
-    content_digest,
 )
 from desktop.exchange.chat_reading import Unreadable, read_chats
 from desktop.exchange.errors import NotReadable
-from desktop.exchange.incoming import IncomingChat, stored_chat
+from desktop.exchange.incoming import IncomingChat
 from desktop.exchange.report import ImportReport
 from desktop.exchange.sources import Source, UnreadableSource, sources
 
@@ -32,12 +31,9 @@ AddChat = Callable[[IncomingChat], ConversationId | None]
 """Puts a whole chat into the database or nothing of it; None: it is there already. Raises ChatUnusable, NotSaved."""
 
 
-def add_incoming(store: ConversationStore, chat: IncomingChat, columns: ChatColumns) -> ConversationId | None:
-    """columns: of the store. Raises ChatUnusable, NotSaved."""
-    has_system_prompts = "system_prompt" in columns.chat
-    # Known again by what was in the file, wherever its system prompt is put.
-    digest = content_digest(chat.chat.messages)
-    return add_whole_chat(store, stored_chat(chat, has_system_prompts=has_system_prompts), digest)
+def add_incoming(store: ConversationStore, chat: IncomingChat) -> ConversationId | None:
+    """Raises ChatUnusable, NotSaved."""
+    return add_whole_chat(store, chat.chat)
 
 
 def import_chats(

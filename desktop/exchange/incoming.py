@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from desktop.conversations.chat_title import title_from
@@ -49,13 +49,11 @@ class SourceNode:
 
 @dataclass(slots=True)
 class IncomingChat:
-    """kind: the program it comes from. system_prompt: what stood before all of its messages.
-    notes: what was left out, which the report tells."""
+    """kind: the program it comes from. notes: what was left out, which the report tells."""
 
     kind: str
     title: str
     chat: WholeChat
-    system_prompt: str = ""
     notes: Notes = field(default_factory=Counter)
 
 
@@ -102,25 +100,13 @@ def incoming_chat(
             "title": clean_text(title),
             "created_at": created,
             "updated_at": updated,
+            "system_prompt": clean_text(system_prompt),
         },
         messages=tuple(TreeMessage(m.parent, _columns(m.pieces, created)) for m in messages),
         head=head,
         origin=clean_text(f"{kind}:{source_id}") if source_id else "",
     )
-    return IncomingChat(kind, title, chat, clean_text(system_prompt), notes)
-
-
-def stored_chat(chat: IncomingChat, *, has_system_prompts: bool) -> WholeChat:
-    """As it goes into the database; where chats have no system prompt it is a message before all others."""
-    if not chat.system_prompt:
-        return chat.chat
-    whole = chat.chat
-    if has_system_prompts:
-        return replace(whole, columns={**whole.columns, "system_prompt": chat.system_prompt})
-    created = whole.columns["created_at"]
-    first = TreeMessage(None, _columns([Piece("system", chat.system_prompt)], created))
-    moved = (replace(m, parent=0 if m.parent is None else m.parent + 1) for m in whole.messages)
-    return replace(whole, messages=(first, *moved), head=0 if whole.head is None else whole.head + 1)
+    return IncomingChat(kind, title, chat, notes)
 
 
 def _without_system_prompt(

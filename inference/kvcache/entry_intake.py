@@ -31,7 +31,7 @@ from inference.kvcache.store_writer import StoreWriter
 _NO_TOKENS = np.empty(0, dtype=np.int32)
 STORE_FULL = (
     "The KV store is full with chats that are in use or pinned: part of this chat was not stored and will be read "
-    "again next time. Raise the store's limit or delete chats."
+    "again next time. Free some disk space, or raise store_budget_bytes in settings.toml."
 )
 
 

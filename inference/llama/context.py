@@ -16,6 +16,7 @@ from inference.llama.model import Model
 from inference.llama.native_log import captured_native_log
 from inference.llama.sequence import SCRATCH_ID, BatchPart, Sequence
 from inference.llama.state_layout import StateBytes
+from inference.remedies import remedies
 from inference.request import EngineError, ErrorCode
 
 # With flash attention V is stored like K, row by token, so state can be cut between tokens.
@@ -24,6 +25,8 @@ _GGML_TYPE_F16 = 1
 _BYTES = ctypes.POINTER(ctypes.c_uint8)
 _DECODE_ABORTED = 2
 _NO_FREE_CELLS = 1
+# Of buffers for the computation.
+_NO_MEMORY = -2
 
 
 class NoFreeCells(EngineError):
@@ -76,7 +79,10 @@ class Context:
         with captured_native_log() as log:
             self._handle = llama.llama_init_from_model(model.handle, native)
         if not self._handle:
-            raise EngineError(ErrorCode.MODEL_LOAD_FAILED, _why_no_context(log, params.n_ctx))
+            uses_gpu = model.offload.layers_offloaded > 0
+            raise EngineError(
+                ErrorCode.MODEL_LOAD_FAILED, _why_no_context(log, params.n_ctx, uses_gpu=uses_gpu)
+            )
         self.memory = llama.llama_get_memory(self._handle)
         self._batch = llama.llama_batch_init(params.n_ubatch, 0, 1)
         self.kv_allocated_bytes = _allocated_bytes(log)
@@ -133,6 +139,11 @@ class Context:
         if result == _NO_FREE_CELLS:
             raise NoFreeCells(
                 ErrorCode.DECODE_FAILED, "the KV cache is full: start a new chat or choose a larger context"
+            )
+        if result == _NO_MEMORY:
+            tries = remedies(self.n_ctx, None, uses_gpu=self.model.offload.layers_offloaded > 0)
+            raise EngineError(
+                ErrorCode.DECODE_FAILED, f"there is not enough memory for this step: try {tries}"
             )
         raise EngineError(
             ErrorCode.DECODE_FAILED,
@@ -195,10 +206,9 @@ def _allocated_bytes(log: ListOf[str]) -> int:
     return round(sum(float(size) for size in sizes) * 2**20)
 
 
-def _why_no_context(log: ListOf[str], n_ctx: int) -> str:
+def _why_no_context(log: ListOf[str], n_ctx: int, *, uses_gpu: bool) -> str:
     text = "\n".join(log)
     if "alloc" in text or "memory" in text:
-        return (
-            f"not enough memory for a context of {n_ctx} tokens: choose a smaller context or fewer GPU layers"
-        )
+        tries = remedies(n_ctx, None, uses_gpu=uses_gpu)
+        return f"not enough memory for a context of {n_ctx:,} tokens: try {tries}"
     return f"the model was loaded, but a context of {n_ctx} tokens could not be made (the log has more)"

@@ -14,6 +14,7 @@ from inference.llama.gguf_header import GGUFHeader, InvalidGGUF, ModelFileMissin
 from inference.llama.native_library import load_native_library
 from inference.llama.native_log import captured_native_log
 from inference.llama.vocab import Vocab
+from inference.remedies import SAFE_N_CTX, remedies
 from inference.request import EngineError, ErrorCode
 
 
@@ -76,7 +77,9 @@ def load_model(path: Path, n_gpu_layers: int | None, on_progress: Callable[[floa
         if handle:
             return Model(llama, handle, header, _read_offload(log, header, devices))
         if n_gpu_layers is not None or wanted == 0:
-            raise EngineError(ErrorCode.MODEL_LOAD_FAILED, _why_not_loaded(path, log))
+            raise EngineError(
+                ErrorCode.MODEL_LOAD_FAILED, _why_not_loaded(path, log, uses_gpu=wanted > 0 and bool(gpus))
+            )
         # Auto: the estimate was too high for this driver; the next lower try is half.
         wanted //= 2
 
@@ -121,7 +124,15 @@ def _read_offload(log: Sequence[str], header: GGUFHeader, devices: Sequence[Devi
     return Offload(cpu.description if cpu else "CPU", "CPU", 0, layers)
 
 
-def _why_not_loaded(path: Path, log: Sequence[str]) -> str:
+def _why_not_loaded(path: Path, log: Sequence[str], *, uses_gpu: bool) -> str:
+    if any(
+        re.search("alloc|out of memory", line, re.IGNORECASE)
+        for line in log
+        if "failed" in line or "unable" in line
+    ):
+        # A context comes after the weights, so a smaller one would not help.
+        tries = remedies(SAFE_N_CTX, None, uses_gpu=uses_gpu)
+        return f"not enough memory for {path.name}: try {tries}"
     reasons = [line.split("error loading model: ", 1)[1] for line in log if "error loading model: " in line]
     reason = reasons[-1] if reasons else "the log has more"
     return f"{path.name} could not be loaded: {reason}. Choose another model, or download this one again"

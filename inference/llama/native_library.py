@@ -7,6 +7,7 @@ import functools
 import importlib
 import os
 import sys
+import threading
 from pathlib import Path
 from types import ModuleType
 
@@ -42,13 +43,22 @@ def _file_name(stem: str) -> str:
     return f"{_SHARED_LIBRARY_PREFIX}{stem}{_SHARED_LIBRARY_SUFFIX}"
 
 
-@functools.cache
+# The inference thread may need it just when a thread that checks a JSON schema does.
+_loading = threading.RLock()
+
+
 def load_native_library() -> ModuleType:
     """The `llama_cpp.llama_cpp` module over an initialised backend. Raises NativeLibraryMissing.
 
     The CPU variant that suits this processor, and every GPU backend whose driver is present, are chosen here
-    by ggml itself (GGML_BACKEND_DL), so one build runs everywhere.
+    by ggml itself (GGML_BACKEND_DL), so one build runs everywhere. Any thread may call.
     """
+    with _loading:
+        return _load()
+
+
+@functools.cache
+def _load() -> ModuleType:
     folder = native_library_folder()
     # The bindings read this at import.
     os.environ["LLAMA_CPP_LIB_PATH"] = str(folder)

@@ -14,6 +14,7 @@ import msgspec
 from inference import events
 from inference.model_config import ModelConfig
 from inference.request import GenerationRequest, ReadAhead, RequestId
+from inference.sampling_params import SamplingParams
 
 _LENGTH = struct.Struct("<I")
 # A prompt of a million tokens is some megabytes; more than this is no frame of ours.
@@ -42,6 +43,14 @@ class Explain:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckGrammar:
+    """sampling: whose grammar or JSON schema it is."""
+
+    request_id: RequestId
+    sampling: SamplingParams
+
+
+@dataclass(frozen=True, slots=True)
 class Forget:
     owner: str
 
@@ -65,10 +74,10 @@ class Stop:
     store_timeout_s: float
 
 
-Command = Submit | Load | Prefetch | Explain | Forget | SetPins | Abort | Stop
+Command = Submit | Load | Prefetch | Explain | CheckGrammar | Forget | SetPins | Abort | Stop
 Frame = Command | events.Event
 
-# WorkerExited never travels: it is what the client says of a worker that is gone.
+# WorkerExited and StopUnanswered never travel: they are what the client says of a worker.
 _FRAME_TYPES: dict[str, type] = {
     frame_type.__name__: frame_type for frame_type in (*get_args(Command), *get_args(events.Event))
 }

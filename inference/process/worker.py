@@ -9,11 +9,17 @@ import sys
 import threading
 from typing import BinaryIO
 
+from inference.activity import Activity
 from inference.engine import Engine
-from inference.events import Event
+from inference.events import Event, GrammarChecked
+from inference.grammar_check import grammar_problem
+from inference.load_marks import LoadMarks
+from inference.process.heartbeat import start_heartbeat
+from inference.process.parent_watch import end_with_parent
 from inference.process.wire import (
     Abort,
     BrokenFrame,
+    CheckGrammar,
     Explain,
     Forget,
     Load,
@@ -25,24 +31,30 @@ from inference.process.wire import (
     read_frame,
 )
 from inference.process.worker_config import WorkerConfig
+from inference.request import RequestId
+from inference.sampling_params import SamplingParams
 
 _logger = logging.getLogger(__name__)
 # When the window is gone without a word (killed), what is being written may still be finished.
 _ORPHAN_STORE_TIMEOUT_S = 2.0
 
 
-def main(config_json: str) -> None:
+def main(config_json: str, parent_pid: int) -> None:
+    end_with_parent(parent_pid)
     config = WorkerConfig.from_json(config_json)
     # Ctrl+C in a terminal reaches the whole process group; the client decides when a worker ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     commands, events = _take_over_standard_streams()
     writer = _EventWriter(events)
-    engine = Engine(writer.emit, config.kv_store, config.store_budget_bytes)
+    activity = Activity()
+    start_heartbeat(activity, writer.emit)
+    marks = LoadMarks(config.load_marks)
+    engine = Engine(writer.emit, config.kv_store, config.store_budget_bytes, activity, marks)
     stop_order = _StopOrder()
     thread = threading.Thread(target=_infer, args=(engine, stop_order), name="inference", daemon=True)
     thread.start()
-    _follow_commands(commands, engine, stop_order)
+    _follow_commands(commands, engine, stop_order, writer)
     thread.join(stop_order.store_timeout_s + 1.0)
     # Without the native library's own tear-down: nothing is left that it would have to save.
     os._exit(0)
@@ -91,7 +103,18 @@ def _infer(engine: Engine, stop_order: _StopOrder) -> None:
         os._exit(1)
 
 
-def _follow_commands(commands: BinaryIO, engine: Engine, stop_order: _StopOrder) -> None:
+def _check_grammar(request_id: RequestId, sampling: SamplingParams, writer: _EventWriter) -> None:
+    """On a thread of its own: someone is typing it, and replies go on meanwhile."""
+
+    def check() -> None:
+        writer.emit(GrammarChecked(request_id, grammar_problem(sampling)))
+
+    threading.Thread(target=check, name="grammar check", daemon=True).start()
+
+
+def _follow_commands(
+    commands: BinaryIO, engine: Engine, stop_order: _StopOrder, writer: _EventWriter
+) -> None:
     """Until Stop or the end of the stream; stops the engine."""
     try:
         while (command := read_frame(commands)) is not None:
@@ -104,6 +127,8 @@ def _follow_commands(commands: BinaryIO, engine: Engine, stop_order: _StopOrder)
                     engine.prefetch(request, how_much)
                 case Explain(request):
                     engine.explain(request)
+                case CheckGrammar(request_id, sampling):
+                    _check_grammar(request_id, sampling, writer)
                 case Forget(owner):
                     engine.forget(owner)
                 case SetPins(owners):
@@ -121,4 +146,4 @@ def _follow_commands(commands: BinaryIO, engine: Engine, stop_order: _StopOrder)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1], int(sys.argv[2]))

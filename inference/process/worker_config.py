@@ -13,11 +13,13 @@ import msgspec
 class WorkerConfig:
     """kv_store: folder of the prefix store, None for no store. log_file: receives the worker's log and whatever
     the native library prints; None: thrown away. store_budget_bytes None: a tenth of the free disk, at most 20 GB.
+    load_marks: file that remembers a load which ended the process (see LoadMarks), None: nobody does.
     """
 
     kv_store: Path | None = None
     log_file: Path | None = None
     store_budget_bytes: int | None = None
+    load_marks: Path | None = None
 
     def to_json(self) -> str:
         return msgspec.json.encode(self, enc_hook=str).decode()

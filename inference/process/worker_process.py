@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import queue
-import signal
 import subprocess
 import sys
 import threading
@@ -16,6 +15,7 @@ from typing import IO, BinaryIO, cast
 from inference.events import Event
 from inference.process.wire import BrokenFrame, Command, encode_frame, read_frame
 from inference.process.worker_config import WorkerConfig
+from inference.process.worker_death import WorkerDeath, count_memory_kills, death_of
 
 _logger = logging.getLogger(__name__)
 _MAX_LOG_BYTES = 5 * 2**20
@@ -51,17 +51,25 @@ def worker_environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 class WorkerProcess:
-    """on_event and on_exit(cause) are called on the reader thread; cause is None for an exit with code 0."""
+    """on_event and on_exit(death) are called on the reader thread; death is None for an exit with code 0.
+
+    The worker ends with the thread that made this, so that has to be one that lives as long as the program.
+    """
 
     def __init__(
-        self, config: WorkerConfig, on_event: Callable[[Event], None], on_exit: Callable[[str | None], None]
+        self,
+        config: WorkerConfig,
+        on_event: Callable[[Event], None],
+        on_exit: Callable[[WorkerDeath | None], None],
     ) -> None:
         """Raises OSError if the process cannot be started."""
         self._on_event, self._on_exit = on_event, on_exit
+        self._death: WorkerDeath | None = None
+        self.note_memory_kills()
         log = _open_log(config.log_file)
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "inference.process.worker", config.to_json()],
+                [sys.executable, "-m", "inference.process.worker", config.to_json(), str(os.getpid())],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log or subprocess.DEVNULL,
@@ -86,7 +94,14 @@ class WorkerProcess:
     def end_of_commands(self) -> None:
         self._commands.put(None)
 
-    def kill(self) -> None:
+    def note_memory_kills(self) -> None:
+        """What the system ends for want of memory from now on may be this worker."""
+        self._memory_kills = count_memory_kills()
+
+    def kill(self, death: WorkerDeath | None = None) -> None:
+        """death: what is told of it."""
+        if self._death is None:
+            self._death = death
         self._process.kill()
 
     def _write_commands(self) -> None:
@@ -109,18 +124,9 @@ class WorkerProcess:
             _logger.exception("worker %d sent what is no event", self.pid)
             self._process.kill()
         self._commands.put(None)
-        self._on_exit(_cause_of_death(self._process.wait()))
-
-
-def _cause_of_death(return_code: int) -> str | None:
-    if return_code == 0:
-        return None
-    if return_code < 0:
-        try:
-            return signal.Signals(-return_code).name
-        except ValueError:
-            return f"signal {-return_code}"
-    return f"exit code {return_code}"
+        return_code = self._process.wait()
+        memory_ran_out = count_memory_kills() > self._memory_kills
+        self._on_exit(self._death or death_of(return_code, memory_ran_out=memory_ran_out))
 
 
 def _open_log(path: Path | None) -> IO[bytes] | None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from inference import (
+    NEUTRAL,
     EngineError,
     EngineEvent,
     ErrorCode,
@@ -29,6 +30,8 @@ from inference import (
     RequestFinished,
     RequestId,
     RequestTimings,
+    SamplingParams,
+    TemplateInfo,
     TokenDelta,
     TokenId,
 )
@@ -137,7 +140,9 @@ def model_info(config: ModelConfig, **changes: Any) -> ModelInfo:
         n_threads=2,
         kv_allocated_bytes=184_000_000,
         reuse="any prefix",
-        has_chat_template=True,
+        template=TemplateInfo("model", None, ("model", "built-in chatml")),
+        sampling_defaults=NEUTRAL,
+        recommended_sampling=(),
         load_s=0.1,
     )
     return replace(info, **changes)
@@ -153,10 +158,16 @@ class ScriptedEngine:
         self.load_gate: Pause | None = None
         self.load_errors: dict[str, EngineError] = {}
         """By path."""
+        self.at_load_error: EngineEvent | None = None
+        """Told instead of ModelLoadFailed."""
         self.model_info: ModelInfo | None = None
+        self.model_changes: dict[str, Any] = {}
+        """What the next model to load differs in from model_info()'s."""
         self.prefetched: list[GenerationRequest] = []
         self.drafts: list[tuple[GenerationRequest, ReadAhead]] = []
         self.forgotten: list[str] = []
+        self.grammar_problems: dict[str, str] = {}
+        """By text."""
         self.pins: tuple[str, ...] | None = None
         self.worker_pid: int | None = 1
         self.cannot_start = False
@@ -181,10 +192,10 @@ class ScriptedEngine:
             await self.load_gate.wait()
         self.model_info = None
         if (error := self.load_errors.get(config.path)) is not None:
-            self.tell(ModelLoadFailed(config, error.code, str(error)))
+            self.tell(self.at_load_error or ModelLoadFailed(config, error.code, str(error)))
             raise error
         self.loaded.append(config)
-        self.model_info = model_info(config)
+        self.model_info = model_info(config, **self.model_changes)
         self.tell(ModelLoaded(self.model_info))
         return self.model_info
 
@@ -225,6 +236,13 @@ class ScriptedEngine:
     def set_pins(self, owners: Iterable[str]) -> None:
         self.calls.append("set_pins")
         self.pins = tuple(owners)
+
+    async def check_grammar(self, sampling: SamplingParams) -> str | None:
+        self.calls.append("check_grammar")
+        return self.grammar_problems.get(sampling.grammar or sampling.json_schema or "")
+
+    def end_worker(self) -> None:
+        self.calls.append("end_worker")
 
     async def close(self, timeout_s: float = 0.4) -> None:
         self.calls.append("close")

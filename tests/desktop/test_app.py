@@ -48,6 +48,11 @@ def test_without_a_display_it_says_so(tmp_path: Path) -> None:
     assert "needs a display" in refusal(tmp_path / "data", QT_QPA_PLATFORM="")
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="X is this system's display only")
+def test_with_a_display_that_is_gone_it_says_so_and_qt_does_not_abort(tmp_path: Path) -> None:
+    assert "names no server" in refusal(tmp_path / "data", QT_QPA_PLATFORM="", DISPLAY=":4711")
+
+
 def test_a_data_folder_that_cannot_be_one_is_named(tmp_path: Path) -> None:
     (tmp_path / "data").touch()
     line = refusal(tmp_path / "data", QT_QPA_PLATFORM="offscreen")

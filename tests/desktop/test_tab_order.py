@@ -15,12 +15,21 @@ async def test_tab_goes_from_the_message_box_to_the_newest_reply_and_on_around(w
         window.engine.enqueue(reply("Hello!"))
         await window.ask("Hi")
         everwarm, seen = window.everwarm, list[QWidget | None]()
-        for _ in range(6):
+        for _ in range(7):
             QTest.keyClick(QApplication.focusWidget(), Qt.Key.Key_Tab)
             seen.append(QApplication.focusWidget())
         transcript = everwarm.panel.transcript
+        settings = everwarm.panel.settings_button
         new_chat = everwarm.window.findChild(QWidget, "new_chat_button")
-        assert seen == [transcript, transcript, everwarm.picker, new_chat, everwarm.list_view, window.input]
+        assert seen == [
+            transcript,
+            transcript,
+            everwarm.picker,
+            settings,
+            new_chat,
+            everwarm.list_view,
+            window.input,
+        ]
 
 
 async def test_enter_on_the_caption_shows_the_receipt(window: RunningWindow) -> None:

@@ -1,5 +1,6 @@
 """`python -m inference generate`: the outside contract."""
 
+import contextlib
 import json
 import os
 import signal
@@ -293,6 +294,21 @@ def test_an_interrupted_reply_ends_there_and_is_no_error(starter_path: Path, num
     process.send_signal(number)
     _, stderr = process.communicate(timeout=60)
     assert (process.returncode, stderr) == (0, b"")
+
+
+def test_a_second_interrupt_ends_a_worker_that_does_not_answer(starter_path: Path) -> None:
+    command = [sys.executable, "-m", "inference", "generate", str(starter_path), "--prompt", "x"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0)
+    assert process.stdout is not None
+    assert process.stdout.read(1)
+    [worker] = psutil.Process(process.pid).children()
+    worker.suspend()
+    while process.poll() is None:
+        process.send_signal(signal.SIGINT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(0.3)
+    assert (process.returncode, process.stderr and process.stderr.read()) == (0, b"")
+    assert not worker.is_running()
 
 
 @INTERRUPTS

@@ -9,7 +9,8 @@ import gguf
 import pytest
 
 from inference.llama.gguf_header import read_gguf_header
-from inference.sampling_defaults import NEUTRAL, SamplingDefaults, recommended_sampling
+from inference.recommended_sampling import Recommendation, recommended_sampling
+from inference.sampling_defaults import NEUTRAL, SamplingDefaults
 from inference.sampling_params import SamplingParams
 from tests.tiny_models import write_llama
 
@@ -26,18 +27,20 @@ def test_every_field_that_may_be_left_open_has_a_default() -> None:
 
 def test_without_a_recommendation_nothing_is_penalised_or_cut() -> None:
     # Reported as ollama PR #17679: a default repeat penalty of 1.1 distorts code and JSON.
-    assert recommended_sampling({"general.architecture": "llama"}) is NEUTRAL
+    assert recommended_sampling({"general.architecture": "llama"}) == Recommendation(NEUTRAL)
     assert (NEUTRAL.repeat_penalty, NEUTRAL.top_k, NEUTRAL.top_p, NEUTRAL.mirostat) == (1.0, 0, 1.0, 0)
     assert NEUTRAL.xtc_probability == 0.0
 
 
 def test_a_recommendation_is_taken_whole() -> None:
-    assert recommended_sampling(GEMMA) == SamplingDefaults(temperature=1.0, top_k=64, top_p=0.95, min_p=0.0)
+    assert recommended_sampling(GEMMA) == Recommendation(
+        SamplingDefaults(temperature=1.0, top_k=64, top_p=0.95, min_p=0.0), ("temperature", "top_k", "top_p")
+    )
 
 
 def test_what_the_request_gives_wins_also_where_it_is_neutral() -> None:
     params = SamplingParams(temperature=0.0, top_k=0, seed=3, stop=("x",))
-    completed = recommended_sampling(GEMMA).completed(params)
+    completed = recommended_sampling(GEMMA).values.completed(params)
     assert (completed.temperature, completed.top_k, completed.top_p, completed.min_p) == (0.0, 0, 0.95, 0.0)
     assert (completed.seed, completed.stop) == (3, ("x",))
     assert NEUTRAL.completed(completed) == completed
@@ -45,7 +48,9 @@ def test_what_the_request_gives_wins_also_where_it_is_neutral() -> None:
 
 def test_a_value_that_cannot_be_used_is_left_out_and_costs_only_itself() -> None:
     broken = GEMMA | {"general.sampling.top_p": 7.0, "general.sampling.mirostat": "two"}
-    assert recommended_sampling(broken) == SamplingDefaults(temperature=1.0, top_k=64, top_p=1.0, min_p=0.0)
+    assert recommended_sampling(broken) == Recommendation(
+        SamplingDefaults(temperature=1.0, top_k=64, top_p=1.0, min_p=0.0), ("temperature", "top_k")
+    )
 
 
 def test_recommendations_are_read_from_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,7 +64,7 @@ def test_recommendations_are_read_from_a_file(tmp_path: Path, monkeypatch: pytes
 
     monkeypatch.setattr(gguf.GGUFWriter, "add_name", add_name_and_sampling)
     header = read_gguf_header(write_llama(tmp_path / "model.gguf"))
-    recommended = recommended_sampling(header.metadata)
+    recommended = recommended_sampling(header.metadata).values
     assert (recommended.top_k, recommended.min_p) == (20, 0.0)
     # GGUF keeps them with 24 bits.
     assert recommended.temperature == pytest.approx(0.6)

@@ -83,6 +83,16 @@ def write_chat(path: Path, messages: list[Message]) -> Path:
 # --- stats, verify, prune, wipe --------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("command", ["stats", "verify", "prune", "wipe"])
+def test_a_folder_that_is_no_store_is_left_as_it_is(run: Run, tmp_path: Path, command: str) -> None:
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "cat.jpg").write_text("meow")
+    result = run(tmp_path / "photos", command)
+    assert (result.returncode, result.stdout) == (1, "")
+    assert "holds no store" in result.stderr
+    assert [path.name for path in (tmp_path / "photos").iterdir()] == ["cat.jpg"]
+
+
 def test_stats_count_what_is_in_the_folder(run: Run, folder: Path) -> None:
     stats = object_of(run(folder, "stats", "--json"))
     on_disk = sum(path.stat().st_size for path in files(folder))

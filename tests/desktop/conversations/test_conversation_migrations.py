@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from sqlite_utils import Database
 
-from desktop.conversations import ConversationId, ConversationStore, DatabaseUnusable
+from desktop.conversations import ChatSettings, ConversationId, ConversationStore, DatabaseUnusable
 from desktop.conversations.migrations import migrations
 
 
@@ -54,6 +54,36 @@ def test_chats_from_before_owners_and_receipts_get_the_one_and_do_without_the_ot
         assert store.integrity_check() == []
     with contextlib.closing(ConversationStore.open(database)) as store:
         assert [conversation.owner for conversation in store.conversations()] == owners
+
+
+def test_chats_from_before_settings_set_nothing_and_their_replies_name_no_template(database: Path) -> None:
+    with Database(database) as db:
+        migrations.apply(db, stop_before="m006_chat_settings_and_templates_used")
+        db.execute(
+            "INSERT INTO conversations (title, created_at, updated_at, owner) VALUES ('One', 1, 1, 'o')"
+        )
+        db.execute(
+            "INSERT INTO messages (conversation_id, role, status, created_at, updated_at, content) "
+            "VALUES (1, 'assistant', 'complete', 1, 1, 'Hello')"
+        )
+        db.execute("UPDATE conversations SET head_id = 1 WHERE id = 1")
+        db.conn.commit()
+    with contextlib.closing(ConversationStore.open(database)) as store:
+        [conversation] = store.conversations()
+        assert conversation.settings == ChatSettings()
+        [reply] = store.branch(conversation.id)
+        assert (reply.content, reply.template) == ("Hello", None)
+
+
+def test_a_value_that_this_version_does_not_take_costs_only_itself(database: Path) -> None:
+    with contextlib.closing(ConversationStore.open(database)) as store:
+        chat = store.create_conversation()
+    with Database(database) as db:
+        stored = '{"temperature": 0.2, "top_p": 7, "from_the_future": 1}'
+        db.execute("UPDATE conversations SET sampling = ?", [stored])
+        db.conn.commit()
+    with contextlib.closing(ConversationStore.open(database)) as store:
+        assert store.conversation(chat.id).settings.sampling == {"temperature": 0.2}
 
 
 def test_opening_again_changes_nothing(database: Path) -> None:

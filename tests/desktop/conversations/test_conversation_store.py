@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 
 from desktop.conversations import (
+    ChatSettings,
     ConversationId,
     ConversationStore,
     MessageId,
     MessageStatus,
     NoSuchRecord,
+    set_chat_settings,
 )
 from desktop.conversations.chat_title import title_from
 from inference import FinishReason, Miss, MissReason, PromptCounts, RequestTimings
@@ -37,7 +39,7 @@ def test_a_new_conversation_is_empty_and_keeps_title_and_model(store: Conversati
     conversation = store.create_conversation("Physics", "/models/a.gguf")
     assert (conversation.title, conversation.model_path) == ("Physics", "/models/a.gguf")
     assert conversation.head_id is None
-    assert conversation.sampling is None
+    assert conversation.settings == ChatSettings()
     assert conversation.draft == ""
     assert conversation.deleted_at is None
     assert before <= conversation.created_at == conversation.updated_at <= datetime.now(UTC)
@@ -69,6 +71,9 @@ def test_a_title_that_was_given_stays(store: ConversationStore) -> None:
         ("word " * 30, "word word word word word word word word word…"),
         ("難" * 100, "難" * 48 + "…"),
         ("x" * 48, "x" * 48),
+        ("bell \x07 and \u202eoverride", "bell and override"),
+        ("👩\u200d👩\u200d👧 family", "👩\u200d👩\u200d👧 family"),
+        ("\x00\x01", ""),
         ("", ""),
     ],
 )
@@ -222,13 +227,14 @@ def test_settings_of_a_conversation_can_be_changed_and_taken_back(store: Convers
     conversation = store.create_conversation()
     store.rename(conversation.id, "New name")
     store.set_model(conversation.id, "/models/b.gguf")
-    store.set_sampling(conversation.id, SAMPLING)
+    settings = ChatSettings("Be brief.", {"temperature": 0.2}, "built-in chatml", {"enable_thinking": False})
+    set_chat_settings(store, conversation.id, settings)
     changed = store.conversation(conversation.id)
-    assert (changed.title, changed.model_path, changed.sampling) == ("New name", "/models/b.gguf", SAMPLING)
+    assert (changed.title, changed.model_path, changed.settings) == ("New name", "/models/b.gguf", settings)
     store.set_model(conversation.id, None)
-    store.set_sampling(conversation.id, None)
+    set_chat_settings(store, conversation.id, ChatSettings())
     assert store.conversation(conversation.id).model_path is None
-    assert store.conversation(conversation.id).sampling is None
+    assert store.conversation(conversation.id).settings == ChatSettings()
 
 
 def test_the_chat_one_wrote_in_last_is_listed_first_and_renaming_moves_nothing(

@@ -75,6 +75,17 @@ def test_ids_that_the_engine_made_of_a_question_are_kept_with_it(store: Conversa
     )
 
 
+def test_a_system_prompt_goes_before_everything_and_its_ids_belong_to_no_message(
+    store: ConversationStore,
+) -> None:
+    conversation = store.create_conversation()
+    question = store.add_user_message(conversation.id, "a", None)
+    branch = store.branch(conversation.id)
+    assert messages_for_engine(branch, "Be brief.") == (Message("system", "Be brief."), Message("user", "a"))
+    assert messages_for_engine(branch, " \n") == (Message("user", "a"),)
+    assert ids_to_keep(branch, ((TokenId(7),), (TokenId(8),)), "Be brief.") == {question.id: (TokenId(8),)}
+
+
 def test_only_news_is_kept_and_never_in_place_of_what_was_sampled(store: ConversationStore) -> None:
     told(store, [("a", MessageStatus.COMPLETE, "A"), ("b", None, ""), ("c", None, "")])
     (conversation,) = store.conversations()

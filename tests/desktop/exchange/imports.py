@@ -31,7 +31,7 @@ def import_into(store: ConversationStore, *paths: Path) -> ImportReport:
     columns = chat_columns(store)
 
     def add(chat: IncomingChat):  # type: ignore[no-untyped-def]
-        return add_incoming(store, chat, columns)
+        return add_incoming(store, chat)
 
     return import_chats(paths, columns, add)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,8 +13,8 @@ from PySide6.QtWidgets import QFileDialog, QLineEdit
 
 from desktop import chat_exchange
 from desktop.chat_exchange import NOTICE
-from desktop.conversations import NotSaved
-from desktop.exchange import ExportChoice, ExportFormat
+from desktop.conversations import ConversationId, NotSaved
+from desktop.exchange import ExportChoice, ExportFormat, IncomingChat, import_chats
 from desktop.import_report import ImportReportWindow
 from tests.desktop.exchange.imports import FIXTURES, write_json
 from tests.desktop.running_window import RunningWindow, until
@@ -54,8 +53,7 @@ async def test_chats_of_another_program_come_in_by_the_menu(window: RunningWindo
         # What went wrong can be read and copied.
         line = window.everwarm.notices.line(NOTICE)
         assert line is not None
-        assert line.button is not None
-        line.button.click()
+        line.buttons[0].click()
         report = window.everwarm.window.findChild(ImportReportWindow)
         assert report.isVisible()
         lines = report.details.toPlainText().splitlines()
@@ -146,27 +144,26 @@ async def test_an_export_that_cannot_be_written_says_so(window: RunningWindow, t
         assert "a.md could not be written" in window.notice(NOTICE)
 
 
-class HeldBack:
-    """Chats come in one by one, and not before a test lets them."""
+@pytest.fixture
+def second_chat_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second chat of an import comes in when the import is asked to stop, and not before."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.may_go = threading.Event()
-        self.num_begun = 0
-        add = chat_exchange.add_incoming
+    def import_slowly(paths, columns, add, progressed, is_stopped):  # type: ignore[no-untyped-def]
+        asked_to_stop = is_stopped.__self__
+        begun: list[IncomingChat] = []
 
-        def held_back(store, chat, columns):  # type: ignore[no-untyped-def]
-            self.num_begun += 1
-            if self.num_begun > 1:
-                assert self.may_go.wait(30)
-            return add(store, chat, columns)
+        def add_slowly(chat: IncomingChat) -> ConversationId | None:
+            begun.append(chat)
+            assert len(begun) == 1 or asked_to_stop.wait(30)
+            return add(chat)
 
-        monkeypatch.setattr(chat_exchange, "add_incoming", held_back)
+        return import_chats(paths, columns, add_slowly, progressed, is_stopped)
+
+    monkeypatch.setattr(chat_exchange, "import_chats", import_slowly)
 
 
-async def test_an_import_shows_how_far_it_is_and_can_be_stopped(
-    window: RunningWindow, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    held_back = HeldBack(monkeypatch)
+@pytest.mark.usefixtures("second_chat_waits")
+async def test_an_import_shows_how_far_it_is_and_can_be_stopped(window: RunningWindow) -> None:
     async with window:
         exchange = window.everwarm.exchange
         work = window.everwarm.background.start(exchange.import_files([FIXTURES]))
@@ -175,9 +172,7 @@ async def test_an_import_shows_how_far_it_is_and_can_be_stopped(
         assert "still going on" in window.notice("exchange busy")
         line = window.everwarm.notices.line(NOTICE)
         assert line is not None
-        assert line.button is not None
-        line.button.click()
-        held_back.may_go.set()
+        line.buttons[0].click()
         report = await work
         assert report is not None
         assert report.num_imported == 2
@@ -185,16 +180,13 @@ async def test_an_import_shows_how_far_it_is_and_can_be_stopped(
         assert len(window.titles) == 2
 
 
-async def test_quitting_ends_an_import_between_two_chats(
-    make_window: MakeWindow, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    held_back = HeldBack(monkeypatch)
+@pytest.mark.usefixtures("second_chat_waits")
+async def test_quitting_ends_an_import_between_two_chats(make_window: MakeWindow) -> None:
     async with make_window() as window:
         window.everwarm.background.start(window.everwarm.exchange.import_files([FIXTURES]))
-        await until(lambda: held_back.num_begun == 2)
-        held_back.may_go.set()
+        await until(is_done(window, "Importing chats: 1"))
     async with make_window() as window:
-        assert 1 <= len(window.titles) < 10
+        assert len(window.titles) == 2
 
 
 async def test_a_full_disk_ends_the_import_and_says_so(

@@ -89,7 +89,7 @@ def test_a_zip_with_many_files_is_read_without_unpacking_it(tmp_path: Path) -> N
 def test_open_webui() -> None:
     store = new_store()
     import_into(store, FIXTURES / "open-webui.json")
-    assert said(store, "Trains")[-2:] == [
+    assert said(store, "Trains") == [
         ("user", "How fast is a tram?\n\n[image: not imported]\n\n[file tram.txt: not imported]"),
         ("assistant", "Up to 70 km/h.\n[tool call: not imported]"),
     ]
@@ -103,7 +103,7 @@ def test_open_webui() -> None:
 def test_lm_studio() -> None:
     store = new_store()
     import_into(store, FIXTURES / "lm-studio.conversation.json")
-    assert said(store, "Tea")[-3:] == [
+    assert said(store, "Tea") == [
         ("user", "How long does tea brew?\n\n[image: not imported]"),
         ("assistant", "Three minutes."),
         ("user", "Thanks"),
@@ -121,7 +121,7 @@ def test_jan_by_its_folder_or_by_a_thread(chosen: str) -> None:
     store = new_store()
     report = import_into(store, FIXTURES / chosen)
     assert report.num_imported == 1
-    assert said(store, "Bread")[-2:] == [
+    assert said(store, "Bread") == [
         ("user", "Does rye rise?\n\n[image: not imported]"),
         ("assistant", "Yes, slowly."),
     ]
@@ -166,20 +166,23 @@ def test_messages_of_openais_kind() -> None:
         "Second chat",
         "What is on it?",
     ]
-    assert said(store, "What is on it?")[-2:] == [
+    assert said(store, "What is on it?") == [
         ("user", "What is on it?\n\n[image: not imported]"),
         ("assistant", "[tool call look: not imported]\n\n*tool:*\n\n```\na cat\n```\n\nA cat."),
     ]
 
 
-def test_a_system_prompt_is_the_chats_or_its_first_message() -> None:
+def test_a_system_prompt_is_the_chats() -> None:
     store = new_store()
-    import_into(store, FIXTURES / "openai-messages.json")
-    [chat] = whole(store)
-    if "system_prompt" in chat_columns(store).chat:
-        assert chat.columns["system_prompt"] == "Be brief."
-    else:
-        assert said(store, "What is on it?")[0] == ("system", "Be brief.")
+    import_into(store, FIXTURES)
+    prompts = {c.title: c.settings.system_prompt for c in store.conversations() if c.settings.system_prompt}
+    assert prompts == {
+        "What is on it?": "Be brief.",
+        "Bread": "Bake well.",
+        "Night sky": "Be brief.",
+        "Tea": "You are a tea master.",
+        "Trains": "Answer briefly.",
+    }
 
 
 def test_importing_twice_makes_no_doubles() -> None:
@@ -244,7 +247,7 @@ def test_a_full_disk_leaves_whole_chats_only() -> None:
     def add(chat):  # type: ignore[no-untyped-def]
         if added:
             raise NotSaved("Not saved: the disk is full. Free some space, then try again.")
-        added.append(add_incoming(store, chat, columns))
+        added.append(add_incoming(store, chat))
         return added[-1]
 
     report = import_chats([FIXTURES / "openai-lines.jsonl"], columns, add)
@@ -262,7 +265,7 @@ def test_stopping_keeps_what_had_come_in() -> None:
     report = import_chats(
         [FIXTURES / "openai-lines.jsonl"],
         columns,
-        lambda chat: add_incoming(store, chat, columns),
+        lambda chat: add_incoming(store, chat),
         is_cancelled=lambda: len(store.conversations()) == 1,
     )
     assert report.summary() == (

@@ -60,6 +60,8 @@ def message_columns(draw: st.DrawFn) -> dict[str, Any]:
             "miss_reason": draw(st.sampled_from(list(MissReason))).value,
             "miss_position": 3,
             "miss_prompt_text": draw(texts),
+            "template_source": draw(texts),
+            "template_mends": json.dumps(draw(st.lists(texts, max_size=2))),
             "token_ids": encode_token_ids(draw(ids)),
         }
     if draw(st.booleans()):
@@ -88,6 +90,9 @@ def whole_chats(draw: st.DrawFn) -> WholeChat:
         "draft": draw(texts),
         "is_private": draw(st.integers(0, 1)),
         "is_pinned": draw(st.integers(0, 1)),
+        "system_prompt": draw(texts),
+        "template": draw(st.none() | texts),
+        "template_options": json.dumps(draw(st.dictionaries(texts, st.booleans() | texts, max_size=2))),
     }
     head = draw(st.none() | st.integers(0, len(messages) - 1)) if messages else None
     return WholeChat({k: v for k, v in chat.items() if v is not None}, tuple(messages), head)
@@ -173,6 +178,9 @@ def test_the_least_that_a_chat_needs(tmp_path: Path) -> None:
         ({**MINIMAL, "head": 9}, "its head, '9', is none of its messages"),
         (message(sampling={"temperature": -5}), "temperature"),
         ({**MINIMAL, "sampling": 5}, "its sampling is of another kind"),
+        ({**MINIMAL, "template_options": []}, "its template_options is of another kind"),
+        ({**MINIMAL, "template_options": {"a": []}}, "its template_options is of another kind"),
+        (message(template_mends=[5]), "its template_mends is of another kind"),
         ({**MINIMAL, "created_at": "yesterday"}, "its created_at cannot be used"),
         ({**MINIMAL, "title": 5}, "its title is of another kind"),
         ({**MINIMAL, "is_pinned": "yes"}, "its is_pinned is of another kind"),

@@ -123,7 +123,7 @@ def test_the_device_is_what_was_read_back_after_the_load(strip: GaugeStrip) -> N
 def test_a_dead_worker_holds_nothing_in_memory(strip: GaugeStrip) -> None:
     strip.show_event(ModelLoaded(model_info(CONFIG)))
     strip.show_event(EngineStats(KV))
-    strip.show_event(WorkerExited("SIGSEGV"))
+    strip.show_event(WorkerExited("SIGSEGV", "the engine stopped"))
     assert strip.kv.text() == ""
     assert strip.device.text() == ""
     assert strip.store.text() == "store 93 MB of 20 GB"

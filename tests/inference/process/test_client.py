@@ -51,7 +51,7 @@ async def start_client(tmp_path: Path) -> AsyncIterator[StartClient]:
 
 @pytest.fixture
 def starter(starter_path: Path) -> ModelConfig:
-    return ModelConfig(str(starter_path), n_ctx=2048)
+    return ModelConfig(str(starter_path), n_ctx=4096)
 
 
 async def events_of(client: EngineClient, request: GenerationRequest) -> list[RequestEvent]:
@@ -89,7 +89,10 @@ async def test_a_worker_killed_in_the_middle_of_a_reply_costs_that_reply_only(
     assert failed.code == ErrorCode.ENGINE_DIED
     assert fatal.name in failed.message
     assert text
-    assert WorkerExited(fatal.name) in told
+    assert [(event.cause, event.loading) for event in told if isinstance(event, WorkerExited)] == [
+        (fatal.name, None)
+    ]
+    assert "n_ctx = " in failed.message
     assert client.worker_pid is None
     after = await events_of(client, GenerationRequest(starter, prompt="Once upon a time", sampling=GREEDY))
     assert isinstance(after[-1], RequestFinished)
