@@ -57,38 +57,41 @@ def _chats(
     gathered = _Gathered(source)
     strange: list[Unreadable] = []
     num_chats = 0
-    for value in values:
-        if value.fault:
-            strange.append(Unreadable("", value.fault))
-        elif not isinstance(value.value, dict):
-            # A list of lists of messages: each is a chat.
-            elements = value.value if isinstance(value.value, list) else []
-            if elements and all(
-                isinstance(element, dict) and gathered.takes(element) for element in elements
-            ):
-                for chat in gathered.take_out():
-                    num_chats += 1
-                    yield chat
-            else:
-                strange.append(Unreadable("", _NO_CHAT))
-        elif read := _reader(value.value, columns):
+    cut: NotReadable | None = None
+    try:
+        for value in values:
+            if value.fault:
+                strange.append(Unreadable("", value.fault))
+            elif not isinstance(value.value, dict):
+                if gathered.takes_all(value):
+                    for chat in gathered.take_out():
+                        num_chats += 1
+                        yield chat
+                else:
+                    strange.append(Unreadable("", _NO_CHAT))
+            elif read := _reader(value.value, columns):
+                num_chats += 1
+                yield _noted(_read(read, value.value), value.num_replaced)
+            elif not gathered.takes(value.value, value.num_replaced):
+                reason = "it has no messages; it may be a folder" if title_of(value.value) else _NO_CHAT
+                strange.append(Unreadable(title_of(value.value), reason))
+            if len(strange) >= _MAX_STRANGE:
+                cut = NotReadable(f"{_MAX_STRANGE:,} entries of it are no chats; the rest was not read")
+                break
+    except NotReadable as error:
+        # A chat whose messages it may not have told to the end is left out.
+        cut = error
+    else:
+        for chat in gathered.take_out():
             num_chats += 1
-            yield _noted(_read(read, value.value), value.num_replaced)
-        elif not gathered.takes(value.value):
-            reason = "it has no messages; it may be a folder" if title_of(value.value) else _NO_CHAT
-            strange.append(Unreadable(title_of(value.value), reason))
-        if len(strange) >= _MAX_STRANGE:
-            break
-    for chat in gathered.take_out():
-        num_chats += 1
-        yield chat
+            yield chat
     if not num_chats:
         # Of a file that is something else, one reason is enough.
         is_clear = len(strange) == 1 and not strange[0].title and strange[0].reason != _NO_CHAT
-        raise NotReadable(strange[0].reason if is_clear else _NO_CHATS)
+        raise cut or NotReadable(strange[0].reason if is_clear else _NO_CHATS)
     yield from strange
-    if len(strange) >= _MAX_STRANGE:
-        raise NotReadable(f"more than {_MAX_STRANGE:,} entries of it are no chats; the rest was not read")
+    if cut is not None:
+        raise cut
 
 
 def _reader(element: dict[str, Any], columns: ChatColumns) -> Callable[[Object], IncomingChat] | None:
@@ -138,10 +141,17 @@ class _Gathered:
         self._silly: list[Object] = []
         self._jan: dict[str, list[Object]] = {}
         self._plain: list[Object] = []
-        self._num = 0
+        self._num = self._num_replaced = 0
 
-    def takes(self, element: Object) -> bool:
+    def takes_all(self, value: JsonValue) -> bool:
+        """Of a list of messages, which is a chat."""
+        elements = value.value if isinstance(value.value, list) else []
+        self._num_replaced += value.num_replaced
+        return bool(elements) and all(isinstance(each, dict) and self.takes(each) for each in elements)
+
+    def takes(self, element: Object, num_replaced: int = 0) -> bool:
         """False: it is no message."""
+        self._num_replaced += num_replaced
         if silly_tavern.is_header(element):
             self._header = self._header or element
             return True
@@ -159,15 +169,22 @@ class _Gathered:
         return True
 
     def take_out(self) -> Iterator[IncomingChat | Unreadable]:
-        silly, jan, plain = self._silly, self._jan, self._plain
+        num_replaced = self._num_replaced
+        for chat in self._chats():
+            yield _noted(chat, num_replaced)
+            num_replaced = 0
+        self._header, self._silly, self._jan, self._plain = {}, [], {}, []
+        self._num = self._num_replaced = 0
+
+    def _chats(self) -> Iterator[IncomingChat | Unreadable]:
+        silly, plain = self._silly, self._plain
         if silly or self._header:
             yield _read(lambda header: silly_tavern.read_chat(header, silly), self._header)
-        for thread_id, messages in jan.items():
+        for thread_id, messages in self._jan.items():
             read = partial(message_lists.read_jan_thread, messages)
             yield _read(read, self._jan_thread(thread_id))
         if plain:
             yield _read(lambda _: message_lists.read_messages(plain, message_lists.OPENAI), {})
-        self._header, self._silly, self._jan, self._plain, self._num = {}, [], {}, [], 0
 
     def _jan_thread(self, thread_id: str) -> Object:
         """What the thread.json beside messages.jsonl says of it."""

@@ -119,7 +119,9 @@ def _without_system_prompt(
     rest = messages[1:]
     for message in rest:
         message.parent = message.parent - 1 if message.parent else None
-    return first.content, rest, None if not head else head - 1
+    if rest and not head:
+        return first.content, rest, _newest(rest)
+    return first.content, rest, None if head is None else head - 1
 
 
 def split_reasoning(text: str) -> tuple[str, str]:

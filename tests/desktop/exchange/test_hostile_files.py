@@ -169,11 +169,12 @@ def test_so_many_values_that_they_would_fill_the_memory(monkeypatch: pytest.Monk
 def test_a_list_of_anything_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chat_reading, "_MAX_STRANGE", 50)
     report = import_bytes(b"[" + b"1," * 100_000 + b"1]")
-    assert "holds no chats" in report.text()
+    assert "50 entries of it are no chats" in report.text()
     assert len(report.entries) == 1
     chat = b'{"messages": [{"role": "user", "content": "Hi"}]}'
     report = import_bytes(b"[" + chat + b",1" * 100 + b"," + chat + b"]")
     assert (report.num_imported, report.num_skipped, report.num_cut) == (1, 50, 1)
+    assert "50 entries of it are no chats" in report.text()
 
 
 def test_unreadable_bytes_and_nul_are_shown_as_such(tmp_path: Path) -> None:
@@ -186,6 +187,7 @@ def test_unreadable_bytes_and_nul_are_shown_as_such(tmp_path: Path) -> None:
     assert report.num_imported == 1
     [(_, text)] = said(store, store.conversations()[0].title)
     assert text == "caf\ufffd \ufffd \ufffd"
+    assert "not imported: 1 unreadable character (shown as \ufffd)" in report.text()
     assert "its JSON is damaged (Invalid control character" in report.text()
 
 

@@ -185,6 +185,17 @@ def test_a_system_prompt_is_the_chats() -> None:
     }
 
 
+def test_a_chat_of_which_the_system_prompt_was_shown_last_shows_its_messages(tmp_path: Path) -> None:
+    def node(role: str, text: str, parent: str | None) -> dict[str, object]:
+        return {"parent": parent, "message": {"author": {"role": role}, "content": {"parts": [text]}}}
+
+    mapping = {"s": node("system", "Be kind.", None), "u": node("user", "Hello", "s")}
+    store = new_store()
+    import_into(store, write_json(tmp_path / "a.json", [{"mapping": mapping, "current_node": "s"}]))
+    assert said(store, "Hello") == [("user", "Hello")]
+    assert chat_titled(store, "Hello").settings.system_prompt == "Be kind."
+
+
 def test_importing_twice_makes_no_doubles() -> None:
     store = new_store()
     first = import_into(store, FIXTURES)
@@ -236,6 +247,7 @@ def test_a_file_that_was_not_saved_completely_gives_what_is_whole(tmp_path: Path
     report = import_into(store, path)
     assert (report.num_imported, report.num_cut, report.num_unreadable) == (2, 1, 0)
     assert "1 file not read to the end" in report.summary()
+    assert "Holiday plans (cut.json): it has no messages" in report.text()
     assert "cut.json: the file ends too early; it may not have been saved completely" in report.text()
 
 
