@@ -16,7 +16,9 @@ from desktop.bridge.conversation_tasks import ConversationTasks
 from desktop.bridge.settings_writer import SettingsWriter
 from desktop.chat.chat_panel import ChatPanel
 from desktop.chat.chat_prefetch import ChatPrefetch
+from desktop.chat.context_count import ContextCount
 from desktop.chat.draft_reading import DraftReading
+from desktop.chat.full_context import FullContext
 from desktop.chat.open_chat import OpenChat
 from desktop.chat.turn import Turn
 from desktop.chat.turn_queue import TurnQueue
@@ -109,6 +111,26 @@ class Everwarm(QObject):
             self.settings,
             self.background,
         )
+        self.full_context = FullContext(
+            self.open_chat,
+            self.panel.transcript,
+            self.panel.composer,
+            self.chats,
+            self.turns,
+            self.models,
+            self.settings,
+            self.background,
+        )
+        self.context_count = ContextCount(
+            self.open_chat,
+            self.panel.composer,
+            self.full_context,
+            self.chats,
+            self.engine,
+            self.turns,
+            self.models,
+            self.background,
+        )
         self.forgotten = ForgottenOwners(self.chats, self.engine)
         self.pinned = PinnedChats(self.chats, self.engine)
         self.list_model = ConversationListModel()
@@ -194,6 +216,7 @@ class Everwarm(QObject):
         self.open_chat.close()
         self.prefetch.close()
         self.draft_reading.close()
+        self.context_count.close()
         await asyncio.gather(engine_closed, self.chats.close())
         self.closed.set()
 
@@ -237,6 +260,7 @@ class Everwarm(QObject):
         for writer in (open_chat, self.turns):
             writer.not_saved.connect(self._show_not_saved)
             writer.saved.connect(lambda: self.notices.dismiss("not saved"))
+        self.full_context.not_saved.connect(self._show_not_saved)
         self.list_actions.not_saved.connect(self._show_not_saved)
         self.settings.not_saved.connect(lambda text: self.notices.show_notice("settings", text, kind="error"))
 

@@ -76,6 +76,7 @@ class MainWindow(QMainWindow):
             chat.settings_button,
             chat_list.new_chat_button,
             chat_list.view,
+            chat.composer.context_count,
         )
         for stop, following in pairwise(stops):
             self.setTabOrder(stop, following)

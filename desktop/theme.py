@@ -43,6 +43,7 @@ class Theme:
     link: str
     selection: str
     selection_text: str
+    warning: str
     error: str
     error_card: str
     error_border: str

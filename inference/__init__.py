@@ -12,6 +12,7 @@ from inference.events import (
     PhaseChanged,
     PrefillProgress,
     PrefixExplained,
+    PromptCounted,
     RequestEvent,
     RequestFailed,
     RequestFinished,
@@ -29,7 +30,17 @@ from inference.process.client import EngineClient
 from inference.process.worker_config import WorkerConfig
 from inference.reasoning import Reasoning
 from inference.remedies import safe_config
-from inference.request import EngineError, ErrorCode, FinishReason, GenerationRequest, ReadAhead, RequestId
+from inference.request import (
+    ContextFit,
+    ContextPolicy,
+    ContextRule,
+    EngineError,
+    ErrorCode,
+    FinishReason,
+    GenerationRequest,
+    ReadAhead,
+    RequestId,
+)
 from inference.sampling_defaults import NEUTRAL, SamplingDefaults
 from inference.sampling_params import SamplingParams
 from inference.template_info import TemplateInfo, TemplateUse
@@ -37,6 +48,9 @@ from inference.template_options import OptionValue, TemplateOption
 
 __all__ = [
     "NEUTRAL",
+    "ContextFit",
+    "ContextPolicy",
+    "ContextRule",
     "EngineClient",
     "EngineError",
     "EngineEvent",
@@ -61,6 +75,7 @@ __all__ = [
     "PhaseChanged",
     "PrefillProgress",
     "PrefixExplained",
+    "PromptCounted",
     "PromptCounts",
     "ReadAhead",
     "Reasoning",

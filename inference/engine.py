@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from inference.activity import Activity
+from inference.context_fit import fit_prompt
 from inference.events import (
     EngineStats,
     Event,
@@ -19,7 +20,6 @@ from inference.events import (
     ModelLoadProgress,
     Phase,
     PhaseChanged,
-    PrefixExplained,
     RequestFailed,
     RequestFinished,
     StoreNotice,
@@ -32,12 +32,11 @@ from inference.llama.native_library import NativeLibraryMissing
 from inference.load_marks import LoadMarks
 from inference.loaded_model import LoadedModel
 from inference.metrics import KVUsage
-from inference.miss import explain_miss
 from inference.model_config import ModelConfig
+from inference.prompt_questions import count, explain
 from inference.reply_run import ReplyRun
 from inference.request import EngineError, ErrorCode, GenerationRequest, ReadAhead, RequestId
 from inference.scheduler import Scheduler
-from inference.stored_sequence import StoredSequence
 from inference.type_ahead import TypeAhead
 
 _logger = logging.getLogger(__name__)
@@ -66,7 +65,12 @@ class _Explain:
     request: GenerationRequest
 
 
-_Work = _Submitted | ModelConfig | _Prefetch | _Explain | _Forget
+@dataclass(frozen=True, slots=True)
+class _Count:
+    request: GenerationRequest
+
+
+_Work = _Submitted | ModelConfig | _Prefetch | _Explain | _Count | _Forget
 
 
 class Engine:
@@ -131,6 +135,10 @@ class Engine:
     def explain(self, request: GenerationRequest) -> None:
         """Tell what the store has of the request's prompt."""
         self._put(_Explain(request))
+
+    def count(self, request: GenerationRequest) -> None:
+        """Tell how the request would fit into the context, after the step that runs. Loads no model for it."""
+        self._put(_Count(request))
 
     def forget(self, owner: str) -> None:
         """Remove what is stored for the owner and for nobody else."""
@@ -200,8 +208,13 @@ class Engine:
             self._emit(EngineStats(self._read_kv_usage()))
 
     def _next(self) -> _Work | None:
-        """The first item, if it can be taken up beside the replies that run; those behind it wait with it."""
+        """The first item, if it can be taken up beside the replies that run; those behind it wait with it, but for
+        what is only to be counted."""
         with self._changed:
+            for item in self._waiting:
+                if isinstance(item, _Count):
+                    self._waiting.remove(item)
+                    return item
             if not self._waiting or self._is_stopping or self._must_wait(self._waiting[0]):
                 return None
             item = self._waiting.popleft()
@@ -218,7 +231,7 @@ class Engine:
             case _Forget():
                 # What a reply stores at its end would come after it.
                 return any(run.request.owner == item.owner for run in scheduler.runs())
-            case _Prefetch():
+            case _Prefetch() | _Count():
                 return False
             case _:
                 return not self._is_loaded(item.request.model)
@@ -236,6 +249,8 @@ class Engine:
                 self._look_ahead(item.request, item.how_much)
             case _Explain():
                 self._explain(item.request)
+            case _Count():
+                self._count(item.request)
             case _Forget():
                 if self._store is not None:
                     self._store.forget(item.owner)
@@ -326,7 +341,7 @@ class Engine:
         if self._loaded is None or self._scheduler is None or not self._is_loaded(request.model):
             return
         try:
-            prompt = self._loaded.prompt_builder.build(request)
+            prompt = fit_prompt(self._loaded.prompt_builder, request, self._loaded.context_size).prompt
         except EngineError as error:
             # Whoever sends the message will be told; nobody asked yet.
             _logger.info("nothing is read ahead: %s", error)
@@ -334,35 +349,22 @@ class Engine:
         store = None if request.is_private else self._store
         self._scheduler.look_ahead(TypeAhead(self._loaded, store, prompt, how_much))
 
+    def _count(self, request: GenerationRequest) -> None:
+        try:
+            if self._loaded is None or not self._is_loaded(request.model):
+                raise EngineError(ErrorCode.MODEL_NOT_LOADED, "the model is not loaded")
+            self._emit(count(self._loaded, request))
+        except EngineError as error:
+            self._emit(RequestFailed(request.request_id, error.code, str(error)))
+
     def _explain(self, request: GenerationRequest) -> None:
         try:
             if (failure := self._load(request.model)) is not None:
                 raise EngineError(failure.code, failure.message)
             assert self._loaded is not None
-            prompt = self._loaded.prompt_builder.build(request)
-            sequence = StoredSequence(self._loaded, self._loaded.context.sequences[0], self._store, None)
-            found = sequence.look_up(prompt)
+            self._emit(explain(self._loaded, self._store, request))
         except EngineError as error:
             self._emit(RequestFailed(request.request_id, error.code, str(error)))
-            return
-        vocab = self._loaded.model.vocab
-        self._emit(
-            PrefixExplained(
-                request_id=request.request_id,
-                num_prompt_tokens=len(prompt.token_ids),
-                num_stored_tokens=found.num_stored,
-                num_usable_tokens=found.num_usable,
-                bytes_to_read=found.bytes_to_read,
-                miss=explain_miss(
-                    found.miss,
-                    prompt,
-                    vocab,
-                    num_stored=found.num_stored,
-                    num_usable=found.num_usable,
-                    has_checkpoints=sequence.has_checkpoints,
-                ),
-            )
-        )
 
     def _finish_unread(self, request_id: RequestId, queued_s: float) -> None:
         self._emit(RequestFinished.unread(request_id, queued_s, self._kv_usage(self._last_used_bytes)))

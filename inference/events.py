@@ -10,7 +10,7 @@ from inference.metrics import KVUsage, PromptCounts, RequestTimings
 from inference.miss import Miss
 from inference.model_config import ModelConfig, ModelInfo
 from inference.reasoning import Reasoning
-from inference.request import ErrorCode, FinishReason, RequestId
+from inference.request import ContextFit, ErrorCode, FinishReason, RequestId
 from inference.template_info import TemplateUse
 from inference.token_logprobs import TokenLogprobs
 
@@ -71,7 +71,11 @@ class TokenDelta:
 @dataclass(frozen=True, slots=True)
 class RequestFinished:
     """The end of a reply that was not refused. text is the answer alone; token_ids are to be kept with it, and are the
-    ids of both where there is reasoning."""
+    ids of both where there is reasoning.
+
+    text, reasoning and token_ids are the whole reply's, with what it went on from; num_generation_tokens were sampled
+    for this request.
+    """
 
     request_id: RequestId
     finish_reason: FinishReason
@@ -93,6 +97,8 @@ class RequestFinished:
     message_ids: tuple[tuple[TokenId, ...] | None, ...] = ()
     """What the content of each of the request's messages became, to be given back with it; None: of no use."""
     reasoning: Reasoning | None = None
+    fit: ContextFit | None = None
+    """Which messages the model was not given. None: raw text, or ended before it was read."""
     template: TemplateUse | None = None
     """What the chat was written with; None for raw text."""
 
@@ -122,6 +128,16 @@ class RequestFailed:
     request_id: RequestId
     code: ErrorCode
     message: str
+    fit: ContextFit | None = None
+    """Where the prompt was too long."""
+
+
+@dataclass(frozen=True, slots=True)
+class PromptCounted:
+    """How a chat would fit if it were sent now; where messages are left out, num_sent_tokens is an estimate."""
+
+    request_id: RequestId
+    fit: ContextFit
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +230,7 @@ RequestEvent = (
     | TokenDelta
     | RequestFinished
     | RequestFailed
+    | PromptCounted
     | PrefixExplained
     | GrammarChecked
 )

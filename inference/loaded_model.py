@@ -12,6 +12,7 @@ from typing import Literal
 import psutil
 from gguf.constants import GGMLQuantizationType
 
+from inference.context_fit import ContextSize
 from inference.cpu_threads import default_threads
 from inference.kvcache.fingerprint import Fingerprint, FingerprintFields, fingerprint
 from inference.kvcache.model_digest import ModelDigests
@@ -57,6 +58,11 @@ class LoadedModel:
         self.reuse_rule = ReuseRule(n_swa=self.model.n_swa, recurrent=self.model.is_recurrent)
         self._fields = _start_fields(self.model, self.context.params, model_digests)
         self.info = self._read_info(config, time.monotonic() - started)
+
+    @property
+    def context_size(self) -> ContextSize:
+        n_ctx = self.context.n_ctx
+        return ContextSize(n_ctx, self.model.n_ctx_train, self.context.kv_allocated_bytes // n_ctx)
 
     def fingerprint_fields(self) -> FingerprintFields | None:
         """None: no store, or the model file cannot be hashed. The first call may wait for the hash."""

@@ -13,6 +13,7 @@ from inference.chat_template import ChatTemplate, ChatText, check_template, opti
 from inference.llama.vocab import Vocab
 from inference.message_marks import Segment
 from inference.messages import Message, TokenId
+from inference.reply_text import begun_ids
 from inference.request import EngineError, ErrorCode, GenerationRequest
 from inference.template_choice import TemplateChoice, choices, choose
 from inference.template_info import TemplateInfo, TemplateUse
@@ -36,6 +37,7 @@ class Prompt:
     where the template does not tell that apart, behind the last message's text.
     message_ids: for each message of the request the ids that its content became, to be given back with the message;
     None where the template changed or dropped the content. Empty for raw text.
+    message_starts: for each message of the request where its text begins; None where it cannot be told.
     reply_opening: the text behind the last message's, which may open the reply's reasoning (ReasoningSplitter takes
     it). template: None for raw text. mends: what was done to the chat for the template to take it.
     """
@@ -45,6 +47,7 @@ class Prompt:
     system_end: int | None = None
     user_end: int | None = None
     message_ids: tuple[tuple[TokenId, ...] | None, ...] = ()
+    message_starts: tuple[int | None, ...] = ()
     reply_opening: str = ""
     template: TemplateChoice | None = None
     mends: tuple[Mend, ...] = ()
@@ -152,10 +155,15 @@ class PromptBuilder:
             system_end=ends.get(1) if messages[0].role == "system" else ends.get(0),
             user_end=ends.get(len(messages)),
             message_ids=tuple(message_ids),
+            message_starts=tuple(ends.get(index) for index in range(len(messages))),
             reply_opening=reply_opening,
             template=choice,
             mends=text.mends,
         )
+
+    def begun_ids(self, begun: Message, prompt: Prompt) -> tuple[TokenId, ...]:
+        """The ids of a reply to the prompt that is to go on."""
+        return begun_ids(self._vocab, begun, prompt.reply_opening)
 
     def _content_ids(self, text: str, message: Message) -> tuple[TokenId, ...]:
         """The message's own ids if they still spell exactly the text that stands in the prompt, or else the text's."""

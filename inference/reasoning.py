@@ -110,6 +110,11 @@ class ReasoningSplitter:
         """Whether reasoning is open; at the end of a reply: it was cut off, and there is no answer."""
         return self._state == "reasoning" or (self._state == "header" and not self._has_answer)
 
+    @property
+    def closing(self) -> str:
+        """The tag that ends the reasoning that is open; empty where there is none."""
+        return self._closings[0] if self._state == "reasoning" else ""
+
     def feed(self, delta: str) -> SplitDelta:
         self._pending += delta
         while self._step(is_last=False):

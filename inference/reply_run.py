@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 
-from inference.detokenizer import Detokenizer
+from inference.context_fit import fit_prompt
 from inference.events import Event, Phase, PhaseChanged, PrefillProgress, RequestFinished, TokenDelta
 from inference.kvcache.block import CheckpointKind
 from inference.kvcache.block_store import BlockStore
@@ -18,9 +18,8 @@ from inference.messages import TokenId
 from inference.metrics import KVUsage, PromptCounts, RequestTimings
 from inference.miss import Miss, explain_miss
 from inference.prompt import Prompt
-from inference.reasoning import Reasoning, ReasoningSplitter, SplitDelta
-from inference.request import EngineError, ErrorCode, FinishReason, GenerationRequest
-from inference.stop_strings import StopStrings
+from inference.reply_text import ReplyText
+from inference.request import ContextFit, FinishReason, GenerationRequest
 from inference.stored_sequence import StoredSequence
 from inference.token_logprobs import TokenLogprobs
 
@@ -51,6 +50,7 @@ class ReplyRun:
         self._store = None if request.is_private else store
         self._arrived, self._queued_s, self._load_s = arrived, queued_s, load_s
         self.prompt: Prompt | None = None
+        self.fit: ContextFit | None = None
         self.token_ids: list[TokenId] = []
         self.sequence: Sequence | None = None
         self._stored: StoredSequence | None = None
@@ -65,13 +65,8 @@ class ReplyRun:
         self.reread_tokens = 0
         self.num_preemptions = 0
         self.generated_ids: list[TokenId] = []
-        self.text = ""
-        self._detokenizer = Detokenizer()
-        self._splitter: ReasoningSplitter | None = None
-        self._stop_strings = StopStrings(request.sampling.stop)
-        self._reasoning = ""
-        self._is_opened_by_prompt = False
-        self._num_reasoning_tokens = 0
+        self._begun_ids: tuple[TokenId, ...] = ()
+        self._text = ReplyText(loaded.model.vocab, None, ())
         self._reasoning_s = 0.0
         self.tokenize_s = self.restore_s = self.prefill_s = 0.0
         self.ttft_s: float | None = None
@@ -82,10 +77,14 @@ class ReplyRun:
         self._first_token_at = self._last_token_at = 0.0
         self._num_to_prefill = self._num_read = self._num_handed = 0
         self._has_joined = False
-        self._pending_text = self._pending_reasoning = ""
         self._pending_ids: list[TokenId] = []
         self._pending_logprobs: list[TokenLogprobs] = []
         self._is_decoding = False
+
+    @property
+    def text(self) -> str:
+        """The answer, as far as it is shown."""
+        return self._text.text
 
     @property
     def arrived(self) -> float:
@@ -128,21 +127,17 @@ class ReplyRun:
         if self.prompt is not None:
             return
         started = time.monotonic()
-        prompt = self._loaded.prompt_builder.build(self.request)
+        fitted = fit_prompt(self._loaded.prompt_builder, self.request, self._loaded.context_size)
         self.tokenize_s = time.monotonic() - started
-        n_ctx = self._loaded.context.n_ctx
-        if len(prompt.token_ids) > n_ctx:
-            raise EngineError(
-                ErrorCode.PROMPT_TOO_LONG,
-                f"the prompt is {len(prompt.token_ids):,} tokens, the context holds {n_ctx:,}: "
-                "shorten it, start a new chat, or choose a larger context",
-            )
+        prompt, self._begun_ids, self.fit = fitted.prompt, fitted.begun_ids, fitted.fit
         model = self._loaded.model
         sampling = self._loaded.sampling_defaults.completed(self.request.sampling)
-        self._sampler = Sampler(model.llama, sampling, prompt.token_ids, model)
-        if self.request.messages is not None:
-            self._splitter = ReasoningSplitter(prompt.reply_opening)
-            self._is_opened_by_prompt = self._splitter.is_reasoning
+        opening = None if self.request.messages is None else prompt.reply_opening
+        self._text = ReplyText(model.vocab, opening, self.request.sampling.stop)
+        answer_ids: list[TokenId] = []
+        if self.request.begun is not None:
+            answer_ids = self._text.go_on_behind(self._begun_ids, self.request.begun.content)
+        self._sampler = Sampler(model.llama, sampling, prompt.token_ids, model, answer_ids)
         self.prompt, self.token_ids = prompt, list(prompt.token_ids)
 
     def join(self, sequence: Sequence) -> Iterator[Event]:
@@ -248,11 +243,12 @@ class ReplyRun:
         if not self._is_decoding:
             self._is_decoding = True
             yield PhaseChanged(self.request.request_id, Phase.DECODE)
-        is_reasoning = self._splitter is not None and self._splitter.is_reasoning
+        reply = self._text
+        is_reasoning = reply.is_reasoning
         # A grammar is the answer's; whoever lets a model open reasoning by itself has it in the grammar.
-        self._is_opened_by_prompt &= is_reasoning
+        reply.is_opened_by_prompt &= is_reasoning
         token = self._sampler.sample(
-            context.handle, self.sequence.logits_index, use_grammar=not self._is_opened_by_prompt
+            context.handle, self.sequence.logits_index, use_grammar=not reply.is_opened_by_prompt
         )
         now = time.monotonic()
         if self.ttft_s is None:
@@ -262,7 +258,7 @@ class ReplyRun:
             self.finish_reason = FinishReason.STOP
             return
         if is_reasoning:
-            self._num_reasoning_tokens += 1
+            reply.num_reasoning_tokens += 1
             self._reasoning_s += now - self._last_token_at
         self._last_token_at = now
         self.generated_ids.append(token)
@@ -270,56 +266,38 @@ class ReplyRun:
         self._pending_ids.append(token)
         if self._sampler.logprobs is not None:
             self._pending_logprobs.append(self._sampler.logprobs)
-        piece = vocab.piece(token) if self._splitter is None else vocab.reply_piece(token)
-        self._take_text(self._detokenizer.append(piece))
+        reply.append(token)
         if now - self._last_delta >= _DELTA_INTERVAL_S:
             self._last_delta = now
             yield from self.pending_delta()
         max_tokens = self.request.sampling.max_tokens
-        if self._stop_strings.found is not None:
+        if reply.has_stop_string:
             self.finish_reason = FinishReason.STOP
         elif max_tokens is not None and len(self.generated_ids) >= max_tokens:
             self.finish_reason = FinishReason.LENGTH
         elif self.sequence.num_tokens >= context.n_ctx:
             self.finish_reason = FinishReason.CONTEXT
 
-    def _take_text(self, text: str) -> None:
-        if self._splitter is None:
-            self._show(self._stop_strings.append(text))
-        else:
-            self._take_split(self._splitter.feed(text))
-
-    def _take_split(self, delta: SplitDelta) -> None:
-        self._reasoning += delta.reasoning
-        self._pending_reasoning += delta.reasoning
-        self._show(self._stop_strings.append(delta.answer))
-
-    def _show(self, text: str) -> None:
-        self.text += text
-        self._pending_text += text
-
     def pending_delta(self) -> Iterator[Event]:
         """What was sampled and not told yet."""
         if self.finish_reason is not None:
-            if self._splitter is not None:
-                self._take_split(self._splitter.finish())
-            self._show(self._stop_strings.finish())
-        if not self._pending_ids and not self._pending_text and not self._pending_reasoning:
+            self._text.finish()
+        text, reasoning = self._text.take_pending()
+        if not self._pending_ids and not text and not reasoning:
             return
         assert self.ttft_s is not None
         yield TokenDelta(
             self.request.request_id,
-            self._pending_text,
+            text,
             tuple(self._pending_ids),
             len(self.generated_ids),
             self.decode_s,
             self.ttft_s,
             tuple(self._pending_logprobs),
-            self._pending_reasoning,
-            self._num_reasoning_tokens,
+            reasoning,
+            self._text.num_reasoning_tokens,
             self._reasoning_s,
         )
-        self._pending_text = self._pending_reasoning = ""
         self._pending_ids, self._pending_logprobs = [], []
 
     # --- the end ---------------------------------------------------------------------------------------
@@ -341,7 +319,7 @@ class ReplyRun:
             finish_reason=self.finish_reason,
             text=self.text,
             # Ids of a stop string spell more than the text.
-            token_ids=() if self._stop_strings.found is not None else tuple(self.generated_ids),
+            token_ids=() if self._text.has_stop_string else (*self._begun_ids, *self.generated_ids),
             counts=self.counts,
             num_generation_tokens=len(self.generated_ids),
             timings=timings,
@@ -353,15 +331,10 @@ class ReplyRun:
             num_preemptions=self.num_preemptions,
             reread_tokens=self.reread_tokens,
             message_ids=self.prompt.message_ids if self.prompt is not None else (),
-            reasoning=self._finished_reasoning(),
+            reasoning=self._text.finished_reasoning(self._reasoning_s, has_tokens=bool(self.generated_ids)),
+            fit=self.fit,
             template=self.prompt.template_use if self.prompt is not None else None,
         )
-
-    def _finished_reasoning(self) -> Reasoning | None:
-        was_cut = self._splitter is not None and self._splitter.is_reasoning and bool(self.generated_ids)
-        if not self._reasoning and not was_cut:
-            return None
-        return Reasoning(self._reasoning, self._num_reasoning_tokens, self._reasoning_s, was_cut)
 
     def store_sequence(self) -> None:
         """Hand what is not stored yet to the store: every row in the sequence is whole, however the reply ended."""

@@ -23,7 +23,7 @@ from inference.loaded_model import LoadedModel
 from inference.messages import TokenId
 from inference.metrics import KVUsage
 from inference.reply_run import ReplyRun
-from inference.request import EngineError, ErrorCode, FinishReason, RequestId
+from inference.request import ContextFit, EngineError, ErrorCode, FinishReason, RequestId
 from inference.type_ahead import TypeAhead
 
 _logger = logging.getLogger(__name__)
@@ -227,7 +227,7 @@ class Scheduler:
         try:
             yield
         except EngineError as error:
-            self._fail(run, error.code, str(error))
+            self._fail(run, error.code, str(error), error.fit)
         except Exception as error:
             _logger.exception("request %s failed", run.request.request_id)
             self._fail(
@@ -314,9 +314,9 @@ class Scheduler:
         run.close()
         self._emit(EngineStats(self._kv_usage()))
 
-    def _fail(self, run: ReplyRun, code: ErrorCode, message: str) -> None:
+    def _fail(self, run: ReplyRun, code: ErrorCode, message: str, fit: ContextFit | None = None) -> None:
         self._remove(run)
-        self._emit(RequestFailed(run.request.request_id, code, message))
+        self._emit(RequestFailed(run.request.request_id, code, message, fit))
         run.close()
 
     def _remove(self, run: ReplyRun) -> None:

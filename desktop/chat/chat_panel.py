@@ -13,7 +13,7 @@ from desktop.model_picker import ModelPicker
 from desktop.theme import theme_of
 from desktop.wording import plain_tool_tip
 
-COMPOSER_HINT = "Message (Enter sends, Shift+Enter starts a new line)"
+COMPOSER_HINT = "Message (Shift+Enter for a new line)"
 EMPTY_TITLE = "Ask something. It stays on this computer."
 PRIVATE_TITLE = "A private chat"
 PRIVATE_NOTE = (

@@ -73,6 +73,7 @@ class ChatPrefetch(QObject):
                 branch,
                 self._models.config(str(path)),
                 default_template=self._open_chat.default_template,
+                context=self._open_chat.branch.context,
             )
         )
 

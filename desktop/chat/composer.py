@@ -15,6 +15,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from desktop.chat.context_count_button import ContextCountButton
 from desktop.chat.transcript_style import transcript_style
 from desktop.icons import icon
 from desktop.theme import theme_of
@@ -87,6 +88,7 @@ class Composer(QWidget):
         self._edit = _MessageEdit(self._frame)
         self._edit.setAccessibleName("Message")
         self._edit.setAccessibleDescription("Enter sends, Shift and Enter begin a new line.")
+        self.context_count = ContextCountButton(self._frame)
         self._send = self._button("Send (Enter)", "Send")
         self._stop = self._button("Stop (Esc)", "Stop")
         self._note = QLabel(self)
@@ -98,6 +100,7 @@ class Composer(QWidget):
         inside.setContentsMargins(_PAD_PX, 8, 8, 8)
         inside.setSpacing(6)
         inside.addWidget(self._edit, 1, Qt.AlignmentFlag.AlignVCenter)
+        inside.addWidget(self.context_count, 0, Qt.AlignmentFlag.AlignBottom)
         inside.addWidget(self._stop, 0, Qt.AlignmentFlag.AlignBottom)
         inside.addWidget(self._send, 0, Qt.AlignmentFlag.AlignBottom)
         centred = QHBoxLayout()
@@ -198,6 +201,7 @@ class Composer(QWidget):
         self._frame.setMaximumWidth(int(style.column_width) + 2 * _PAD_PX)
         self._send.setIcon(icon("send", theme.accent_text, theme.muted))
         self._stop.setIcon(icon("stop", theme.text))
+        self.context_count.restyle(theme)
         radius = _BUTTON_PX // 2
         self._frame.setStyleSheet(
             f"#composerFrame {{ background: {theme.card}; border: 1px solid {theme.border}; border-radius: 16px; }}"

@@ -98,6 +98,7 @@ class DraftReading(QObject):
             branch,
             self._models.config(str(path)),
             draft=draft,
+            context=self._open_chat.branch.context,
             default_template=self._open_chat.default_template,
             is_private=self._open_chat.is_private,
         )

@@ -34,16 +34,19 @@ class MessageFooter:
             self._error = TextBlockLayout(block, style, style.column_width - style.px(56))
             self.height += style.px(12) + self._error.height + style.px(24)
         self._caption = QRectF()
-        self._caption_text = _with_whole_figures(message.caption)
-        if message.caption:
+        self._caption_text = " · ".join(
+            part for part in (message.standing, _with_whole_figures(message.caption)) if part
+        )
+        if self._caption_text:
             self._caption = self._caption_rect(self.height + style.px(10))
             self.height = self._caption.bottom()
         if message.details and is_unfolded:
             self._details = DetailsLayout(message.details, style, style.column_width)
             self._details_top = self.height + style.px(8)
             self.height = self._details_top + self._details.height
-        if message.actions:
-            self.height += style.px(8) + style.px(28)
+        self._actions = self._placed_actions()
+        if self._actions:
+            self.height = self._actions[-1].rect.bottom()
 
     def _caption_rect(self, top: float) -> QRectF:
         style, message = self._style, self._message
@@ -62,7 +65,7 @@ class MessageFooter:
     def paint(self, painter: QPainter) -> None:
         if self._error is not None:
             self._paint_error(painter, self._error)
-        if self._message.caption:
+        if self._caption_text:
             self._paint_caption(painter)
         if self._details is not None:
             painter.save()
@@ -115,28 +118,33 @@ class MessageFooter:
         painter.restore()
 
     def hot_spots(self) -> list[HotSpot]:
-        return self._details_spots() + self._action_spots()
+        return self._details_spots() + self._actions
 
     def _details_spots(self) -> list[HotSpot]:
-        if not self._message.details or not self._message.caption:
+        if not self._message.details or not self._caption_text:
             return []
         pad = self._style.px(4)
         rect = self._caption.adjusted(-pad, -pad, self._chevron_room(), pad)
         return [HotSpot(rect, "details", "", "Hide the receipt" if self._is_unfolded else "Show the receipt")]
 
-    def _action_spots(self) -> list[HotSpot]:
+    def _placed_actions(self) -> list[HotSpot]:
+        """In as many lines as they need."""
         style = self._style
         metrics = QFontMetricsF(style.small_font)
-        spots: list[HotSpot] = []
-        x, y = 0.0, self.height - style.px(28)
+        lines: list[list[HotSpot]] = []
+        x, y = style.column_width, self.height
         for action, label in self._message.actions:
             width = float(int(metrics.horizontalAdvance(label) + style.px(24)))
-            spots.append(HotSpot(QRectF(x, y, width, style.px(28)), "action", action, label))
+            if not lines or x + width > style.column_width:
+                x, y = 0.0, self.height + style.px(8) + len(lines) * style.px(36)
+                lines.append([])
+            lines[-1].append(HotSpot(QRectF(x, y, width, style.px(28)), "action", action, label))
             x += width + style.px(8)
-        if self._message.role == "user" and spots:
-            shift = style.column_width - spots[-1].rect.right()
-            spots = [replace(spot, rect=spot.rect.translated(shift, 0)) for spot in spots]
-        return spots
+        if self._message.role == "user":
+            for line in lines:
+                shift = style.column_width - line[-1].rect.right()
+                line[:] = [replace(spot, rect=spot.rect.translated(shift, 0)) for spot in line]
+        return [spot for line in lines for spot in line]
 
 
 def _with_whole_figures(caption: str) -> str:

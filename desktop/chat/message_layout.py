@@ -10,6 +10,7 @@ from PySide6.QtGui import QColor, QFontMetricsF, QPainter
 from desktop.chat.block_layout import estimated_text_height
 from desktop.chat.hot_spot import HotSpot
 from desktop.chat.markdown_document import MarkdownDocument
+from desktop.chat.memory_mark import mark_height, paint_mark
 from desktop.chat.message_footer import STREAMING_STATES, MessageFooter
 from desktop.chat.message_rows import MessageRows, RowPosition
 from desktop.chat.reasoning_layout import ReasoningLayout
@@ -95,8 +96,13 @@ class MessageLayout:
     def rows_origin(self) -> QPointF:
         """Where the text begins."""
         if self.message.role == "user":
-            return QPointF(self._style.column_width - self._bubble_width() + self._pad_x, self._pad_y)
+            left = self._style.column_width - self._bubble_width() + self._pad_x
+            return QPointF(left, self._mark_height() + self._pad_y)
         return QPointF(0, self._reasoning_height())
+
+    def _mark_height(self) -> float:
+        """Only what the user asked begins a turn, and can be the first message that the model sees."""
+        return mark_height(self.message.mark, self._style) if self.message.role == "user" else 0.0
 
     def restyle(self, style: TranscriptStyle) -> None:
         self._style = style
@@ -221,20 +227,20 @@ class MessageLayout:
         if self._rows is None:
             message, style = self.message, self._style
             guess = estimated_text_height(message.text, style, style.column_width)
-            parts = (message.caption, message.error, message.actions, message.reasoning)
+            parts = (message.caption, message.error, message.actions, message.reasoning, message.standing)
             extra = sum(map(bool, parts))
-            self.height = guess + 2 * self._pad_y + extra * style.px(28)
+            self.height = guess + 2 * self._pad_y + extra * style.px(28) + self._mark_height()
         else:
             self.height = self._body_height() + (self._footer.height if self._footer is not None else 0.0)
 
     def _body_height(self) -> float:
         assert self._rows is not None
         own = self._rows.height + 2 * self._pad_y if self._rows.rows else 0.0
-        return own + self._reasoning_height()
+        return own + self._reasoning_height() + self._mark_height()
 
     def _lay_out_footer(self) -> None:
         message = self.message
-        has_footer = message.error or message.caption or message.actions
+        has_footer = message.error or message.caption or message.actions or message.standing
         self._footer = MessageFooter(message, self._style, self._is_unfolded) if has_footer else None
 
     def paint(self, painter: QPainter, clip: QRectF, span: RowSpan | None) -> None:
@@ -243,7 +249,11 @@ class MessageLayout:
             painter.setPen(Qt.PenStyle.NoPen)
             painter.setBrush(QColor(self._style.theme.bubble))
             left = origin.x() - self._pad_x
-            painter.drawRoundedRect(QRectF(left, 0, self._bubble_width(), self._body_height()), 14, 14)
+            top = self._mark_height()
+            bubble = QRectF(left, top, self._bubble_width(), self._body_height() - top)
+            painter.drawRoundedRect(bubble, 14, 14)
+            if top:
+                paint_mark(painter, self.message.mark, self._style)
         if self._reasoning is not None:
             self._reasoning.paint(painter, clip)
         painter.save()

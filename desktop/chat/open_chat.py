@@ -17,8 +17,10 @@ from desktop.chat.shown_branch import ShownBranch
 from desktop.chat.transcript_rows import CHOOSE_MODEL, CHOOSE_TEMPLATE, FIND_MODEL, RETRY, user_row
 from desktop.chat.turn import Turn
 from desktop.chat.turn_queue import TurnQueue
+from desktop.chat.waiting_note import waiting_note
 from desktop.conversation_list.list_model import NEW_CHAT_TITLE
 from desktop.conversations import (
+    ChatContext,
     ChatSettings,
     Conversation,
     ConversationId,
@@ -27,18 +29,13 @@ from desktop.conversations import (
     NoSuchRecord,
     NotSaved,
     StoredMessage,
+    chat_context,
     set_chat_settings,
 )
 from desktop.model_loading import ModelLoading
-from desktop.wording import as_sentence
-from inference import Phase
 
 DRAFT_PAUSE_MS = 400
 NO_MODEL_ERROR = "There is no model yet. Your message is kept; choose a model (GGUF file) and it is answered."
-HELD_NOTE = (
-    "Your message is saved. It waits, since the last load of its model went wrong: choose above how to go on."
-)
-LOADING_NOTE = "The model is still loading. Your message is saved and is answered as soon as it is ready."
 
 
 class OpenChat(QObject):
@@ -82,7 +79,7 @@ class OpenChat(QObject):
         self._saved_draft = ""
         self._unsaved_settings: ChatSettings | None = None
         # Opening, sending and saving a draft each take several steps on disk and must not interleave.
-        self._changing = asyncio.Lock()
+        self.changing = asyncio.Lock()
         self._sending = False
         # What one types and sends while the app starts waits for the chats to be there.
         self.ready = asyncio.Event()
@@ -94,7 +91,6 @@ class OpenChat(QObject):
         panel.transcript.action_triggered.connect(self._act)
         panel.transcript.suggestion_chosen.connect(self._suggest)
         turns.ended.connect(self._turn_ended)
-        turns.withdrawn.connect(self._turn_withdrawn)
         turns.replying_changed.connect(self._show_busy)
         self.branch.turn_changed.connect(self._show_busy)
         models.loading_changed.connect(self._show_model)
@@ -133,28 +129,30 @@ class OpenChat(QObject):
             # The text is nowhere but in the composer: this chat stays, and the list shows it again.
             self.opened.emit(self.id)
             return
-        async with self._changing:
+        async with self.changing:
             self._unsaved_settings = None
             conversation: Conversation | None = None
             branch: list[StoredMessage] = []
+            context = ChatContext()
             if conversation_id is not None:
                 try:
                     conversation = await self._chats.run(ConversationStore.conversation, conversation_id)
                     branch = await self._chats.run(ConversationStore.branch, conversation_id)
+                    context = await self._chats.run(chat_context, conversation_id)
                 except NoSuchRecord:
                     conversation = None
                 except DatabaseUnusable as error:
                     self.told.emit(str(error))
                     return
             self._is_private = is_private if conversation is None else conversation.is_private
-            self._show(conversation, branch, keep_typed)
+            self._show(conversation, branch, context, keep_typed)
         self.ready.set()
         self.opened.emit(self.id)
 
     async def send(self, text: str) -> None:
         """On disk before anything else happens; until then the composer keeps it."""
         await self.ready.wait()
-        async with self._changing:
+        async with self.changing:
             try:
                 await self._save_settings()
                 conversation = await self._existing_conversation()
@@ -168,18 +166,18 @@ class OpenChat(QObject):
                 self._forget_sent(text)
                 self._sending = False
                 self.saved.emit()
-                await self._answer(message)
+                await self.answer(message)
             except NotSaved as error:
                 self.not_saved.emit(str(error))
             finally:
                 self._sending = False
-            await self._refresh()
+            await self.refresh()
 
-    async def retry(self) -> None:
+    async def retry(self, *, may_drop: bool = False) -> None:
         """Answer the last message of the branch again; the former try stays on disk."""
         if self.conversation is None or self.id in self._turns.replying():
             return
-        async with self._changing:
+        async with self.changing:
             branch = await self._chats.run(ConversationStore.branch, self.conversation.id)
             former_try = branch.pop() if branch and branch[-1].role == "assistant" else None
             if not branch:
@@ -188,11 +186,11 @@ class OpenChat(QObject):
                 self.branch.replace_last(former_try.id, user_row(branch[-1]))
             try:
                 await self._save_settings()
-                await self._answer(branch[-1])
+                await self.answer(branch[-1], may_drop=may_drop)
             except NotSaved as error:
                 self.not_saved.emit(str(error))
                 self.branch.update(replace(user_row(branch[-1]), actions=(RETRY,)))
-            await self._refresh()
+            await self.refresh()
 
     async def set_model(self, path: Path) -> None:
         """For this chat from its next reply on. A question that waits for a model is answered now."""
@@ -205,7 +203,7 @@ class OpenChat(QObject):
             await self._chats.run(ConversationStore.set_model, self.conversation.id, str(path))
         except NotSaved as error:
             self.not_saved.emit(str(error))
-        await self._refresh()
+        await self.refresh()
         if await self._stop_held() or CHOOSE_MODEL[0] in self.branch.offered_actions:
             await self.retry()
 
@@ -217,7 +215,7 @@ class OpenChat(QObject):
     async def save_settings(self) -> bool:
         """False: what was set last could not be saved."""
         await self.ready.wait()
-        async with self._changing:
+        async with self.changing:
             try:
                 saved = await self._save_settings()
             except NotSaved as error:
@@ -256,7 +254,7 @@ class OpenChat(QObject):
         to keep."""
         self._draft_timer.stop()
         await self.ready.wait()
-        async with self._changing:
+        async with self.changing:
             draft = self._composer.text()
             if draft == self._saved_draft:
                 return True
@@ -276,7 +274,7 @@ class OpenChat(QObject):
     async def renamed(self, conversation_id: ConversationId) -> None:
         """A chat, perhaps this one, has a new title on disk."""
         if conversation_id == self.id:
-            await self._refresh()
+            await self.refresh()
         else:
             self.listing_changed.emit()
 
@@ -287,11 +285,17 @@ class OpenChat(QObject):
         if self.conversation is not None:
             self._turns.stop(self.conversation.id)
 
-    def _show(self, conversation: Conversation | None, branch: list[StoredMessage], keep_typed: bool) -> None:
+    def _show(
+        self,
+        conversation: Conversation | None,
+        branch: list[StoredMessage],
+        context: ChatContext,
+        keep_typed: bool,
+    ) -> None:
         self.conversation = conversation
         chosen = conversation.model_path if conversation is not None else None
         self._model_path = Path(chosen) if chosen else self._models.default_path
-        self.branch.show(self.id, branch, is_private=self._is_private)
+        self.branch.show(self.id, branch, context, is_private=self._is_private)
         typed = self._composer.text() if keep_typed else ""
         self._saved_draft = conversation.draft if conversation is not None else ""
         self._composer.set_text(self._saved_draft + typed)
@@ -309,7 +313,9 @@ class OpenChat(QObject):
             self.listing_changed.emit()
         return self.conversation
 
-    async def _answer(self, message: StoredMessage) -> None:
+    async def answer(
+        self, message: StoredMessage, *, begun: StoredMessage | None = None, may_drop: bool = False
+    ) -> None:
         if self._model_path is None:
             self.branch.update(replace(user_row(message), error=NO_MODEL_ERROR, actions=(CHOOSE_MODEL,)))
             return
@@ -318,9 +324,11 @@ class OpenChat(QObject):
             self._models.config(str(self._model_path)),
             merged_sampling(self._settings.settings.sampling, self.settings.sampling),
             self.default_template,
+            begun=begun,
+            may_drop=may_drop,
         )
 
-    async def _refresh(self) -> None:
+    async def refresh(self) -> None:
         """Title, head and place in the list as the store has them now."""
         conversation = self.conversation
         if conversation is None:
@@ -364,19 +372,9 @@ class OpenChat(QObject):
 
     def _turn_ended(self, turn: Turn) -> None:
         if self.branch.shows(turn):
-            self._background.start(self._refresh())
+            self._background.start(self.refresh())
         else:
             self.listing_changed.emit()
-
-    def _turn_withdrawn(self, turn: Turn, why: str) -> None:
-        self.told.emit(f"{as_sentence(why)} Your message is back in the box below.")
-        if not self.branch.shows(turn):
-            self.listing_changed.emit()
-            return
-        self.branch.withdraw(turn)
-        typed = self._composer.text()
-        self._composer.set_text("\n\n".join(text for text in (turn.question.content, typed) if text))
-        self._background.start(self._refresh())
 
     def _show_title(self) -> None:
         title = self.conversation.title if self.conversation is not None else ""
@@ -390,11 +388,4 @@ class OpenChat(QObject):
     def _show_busy(self) -> None:
         answering = [turn for turn in self._turns.turns_of(self.id) if turn.answering]
         self._composer.set_busy(bool(answering))
-        waits_for_load = bool(answering) and (
-            answering[0].phase is Phase.LOADING
-            or (answering[0].phase is Phase.QUEUED and self._models.loading is not None)
-        )
-        if answering and self._models.held.holds(answering[0].question.model):
-            self._composer.set_note(HELD_NOTE)
-        else:
-            self._composer.set_note(LOADING_NOTE if waits_for_load else "")
+        self._composer.set_note(waiting_note(answering, self._models))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from PySide6.QtCore import QEvent, QPointF, QRectF, Qt, QTimer, QUrl, Signal
 from PySide6.QtGui import (
     QColor,
@@ -335,6 +337,11 @@ class TranscriptCanvas(QAbstractScrollArea):
         if url:
             menu.addAction("Copy link address", lambda: QGuiApplication.clipboard().setText(url))
         menu.addAction("Select all", self.select_all)
+        index = self._message_index_at(QPointF(event.pos()))
+        if index is not None:
+            message = self._layout.messages[index].message
+            for action, label in message.menu:
+                menu.addAction(label, partial(self.action_triggered.emit, message.key, action))
         menu.exec(event.globalPos())
         menu.deleteLater()
 

@@ -44,5 +44,11 @@ class TranscriptMessage:
     """Shown as a card under the text: what happened, what was kept, what to do."""
     actions: tuple[tuple[str, str], ...] = ()
     """(action id, label) of the small buttons under the message, as ("retry", "Try again")."""
+    menu: tuple[tuple[str, str], ...] = ()
+    """As actions, for the context menu."""
+    mark: str = ""
+    """A line above the message, as "The model no longer sees the 12 messages above"."""
+    standing: str = ""
+    """Said before the caption: what the message is to the model, as "Pinned"."""
     reasoning: ShownReasoning | None = None
     """Stands above the text and is no part of it: copying leaves it out."""

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from desktop.chat.memory_mark import MemoryView
+from desktop.chat.refusal_words import CONTINUE, CONTINUE_DROPPING, larger_context_words, refusal_actions
 from desktop.chat.reply_caption import reasoning_words, reply_caption
 from desktop.chat.reply_receipt import reply_receipt
 from desktop.chat.transcript_message import MessageState, ShownReasoning, TranscriptMessage
 from desktop.chat.turn import Turn
-from desktop.conversations import MessageStatus, StoredMessage
+from desktop.conversations import ChatContext, ContextChoice, KeptFit, MessageStatus, StoredMessage
 from desktop.wording import as_sentence
 from inference import ErrorCode, FinishReason, Phase, Reasoning
 
@@ -30,7 +32,7 @@ _STATES: dict[MessageStatus, MessageState] = {
 
 
 def stored_rows(
-    branch: Sequence[StoredMessage], turns: Sequence[Turn], *, is_private: bool
+    branch: Sequence[StoredMessage], turns: Sequence[Turn], context: ChatContext, *, is_private: bool
 ) -> list[TranscriptMessage]:
     """The rows of a chat as it is opened; a reply under way shows what its turn knows."""
     by_reply = {turn.question.reply_id: turn for turn in turns}
@@ -41,8 +43,9 @@ def stored_rows(
         if turn is not None:
             rows.append(turn_row(turn, is_last=is_last, is_private=is_private))
         else:
-            rows.append(_stored_row(message, is_last=is_last, is_private=is_private))
-    return rows
+            rows.append(_stored_row(message, context, is_last=is_last, is_private=is_private))
+    memory = MemoryView(context.last_fit([message.id for message in branch]), context.pinned)
+    return [memory.shown(row) for row in rows]
 
 
 def user_row(message: StoredMessage) -> TranscriptMessage:
@@ -67,6 +70,8 @@ def _turn_row(turn: Turn, *, is_private: bool, is_last: bool) -> TranscriptMessa
     if turn.failed is not None:
         died = turn.failed.code is ErrorCode.ENGINE_DIED
         actions = _failure_actions(Path(turn.question.model.path), turn.failed.code in _MODEL_ERRORS)
+        if turn.failed.code is ErrorCode.PROMPT_TOO_LONG and turn.fit is not None:
+            actions = refusal_actions(turn.fit, has_text=turn.question.begun is not None)
         if turn.failed.code is ErrorCode.TEMPLATE_FAILED:
             actions = (CHOOSE_TEMPLATE, *actions)
         return TranscriptMessage(
@@ -74,7 +79,7 @@ def _turn_row(turn: Turn, *, is_private: bool, is_last: bool) -> TranscriptMessa
             "assistant",
             turn.text,
             "interrupted" if died else "failed",
-            error=as_sentence(turn.failed.message),
+            error=_refusal(turn.failed.message, turn.fit),
             actions=actions if is_last else (),
         )
     if turn.finished is not None:
@@ -100,11 +105,12 @@ def _turn_row(turn: Turn, *, is_private: bool, is_last: bool) -> TranscriptMessa
                 is_private=is_private,
                 template=finished.template,
             ),
-            actions=(RETRY,) if stopped and is_last else (),
+            actions=_end_actions(finished.finish_reason, bool(turn.text), turn.choice) if is_last else (),
         )
     if not turn.answering:
+        actions = _end_actions(FinishReason.CANCELLED, bool(turn.text), turn.choice)
         return TranscriptMessage(
-            key, "assistant", turn.text, "cancelled", "Stopped", actions=(RETRY,) if is_last else ()
+            key, "assistant", turn.text, "cancelled", "Stopped", actions=actions if is_last else ()
         )
     match turn.phase:
         case Phase.QUEUED:
@@ -119,7 +125,9 @@ def _turn_row(turn: Turn, *, is_private: bool, is_last: bool) -> TranscriptMessa
             return TranscriptMessage(key, "assistant", turn.text, "writing")
 
 
-def _stored_row(message: StoredMessage, *, is_last: bool, is_private: bool) -> TranscriptMessage:
+def _stored_row(
+    message: StoredMessage, context: ChatContext, *, is_last: bool, is_private: bool
+) -> TranscriptMessage:
     if message.role == "user":
         # A message without even an empty reply: the app was killed between the two.
         return TranscriptMessage(message.id, "user", message.content, actions=(RETRY,) if is_last else ())
@@ -129,15 +137,22 @@ def _stored_row(message: StoredMessage, *, is_last: bool, is_private: bool) -> T
         ttft_s=None if message.timings is None else message.timings.ttft_s,
         decode_tokens_per_second=message.decode_tokens_per_second,
     )
-    error = as_sentence(message.error or "")
+    fit = context.fits.get(message.id)
+    error = _refusal(message.error or "", fit)
     if message.status in (MessageStatus.INTERRUPTED, MessageStatus.STREAMING):
         # Nothing is wrong any more: a quiet line, no card.
         caption, error = error, ""
     actions: tuple[tuple[str, str], ...] = ()
-    if is_last and message.status is not MessageStatus.COMPLETE:
+    failed = message.status is MessageStatus.FAILED
+    if is_last and failed and fit is not None and not fit.is_allowed:
+        actions = refusal_actions(fit, has_text=bool(message.content))
+    elif is_last and failed:
         path = Path(message.model_path or "")
-        failed = message.status is MessageStatus.FAILED
-        actions = _failure_actions(path, failed and not path.is_file())
+        actions = _failure_actions(path, not path.is_file())
+    elif is_last:
+        cut = message.status is not MessageStatus.COMPLETE
+        reason = FinishReason.CANCELLED if cut else message.finish_reason
+        actions = _end_actions(reason, bool(message.content), context.choice)
     return TranscriptMessage(
         message.id,
         "assistant",
@@ -156,6 +171,31 @@ def _stored_row(message: StoredMessage, *, is_last: bool, is_private: bool) -> T
         actions=actions,
         reasoning=shown_reasoning(message.reasoning),
     )
+
+
+def _refusal(message: str, fit: KeptFit | None) -> str:
+    """Why a reply was refused, and what it would take where its prompt was too long."""
+    error = as_sentence(message)
+    if error and fit is not None and not fit.is_allowed:
+        error = f"{error} {larger_context_words(fit)}".strip()
+    return error
+
+
+def _end_actions(
+    reason: FinishReason | None, has_text: bool, choice: ContextChoice
+) -> tuple[tuple[str, str], ...]:
+    """Of the last reply, which was not refused: it may go on."""
+    match reason:
+        case FinishReason.CANCELLED:
+            return (CONTINUE, RETRY) if has_text else (RETRY,)
+        case FinishReason.LENGTH:
+            return (CONTINUE,)
+        case FinishReason.CONTEXT if choice is ContextChoice.DROP_OLDEST:
+            return (CONTINUE,)
+        case FinishReason.CONTEXT if choice is ContextChoice.ASK:
+            return (CONTINUE_DROPPING,)
+        case _:
+            return ()
 
 
 def _failure_actions(model_path: Path, is_model_error: bool) -> tuple[tuple[str, str], ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from PySide6.QtCore import QObject, Signal
@@ -13,19 +13,25 @@ from desktop.bridge.conversation_tasks import ConversationTasks
 from desktop.bridge.delta_coalescer import DeltaCoalescer
 from desktop.chat.chat_request import chat_request
 from desktop.conversations import (
+    ContextChoice,
     ConversationId,
     ConversationStore,
     DatabaseUnusable,
+    KeptFit,
     MessageId,
     MessageStatus,
     NoSuchRecord,
     NotSaved,
     StoredMessage,
+    chat_context,
     ids_to_keep,
+    keep_fit,
+    kept_fit,
     set_template_used,
 )
 from desktop.error_report import log
 from inference import (
+    ContextFit,
     EngineError,
     ErrorCode,
     FinishReason,
@@ -53,7 +59,10 @@ QUIT_ERROR = "Everwarm was closed before this reply was finished. What was writt
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What a turn answers: the message of user_id. It and the begun reply are on disk already."""
+    """What a turn answers: the message of user_id. It and the begun reply are on disk already.
+
+    begun: the reply as it stood, where it goes on. may_drop: the oldest turns may be left out, whatever the chat says.
+    """
 
     conversation_id: ConversationId
     user_id: MessageId
@@ -62,6 +71,8 @@ class Question:
     model: ModelConfig
     sampling: SamplingParams
     default_template: str | None = None
+    begun: StoredMessage | None = None
+    may_drop: bool = False
 
 
 class ReplySource(Protocol):
@@ -95,16 +106,25 @@ class Turn(QObject):
     ) -> None:
         super().__init__(parent)
         self.question = question
-        self.text = ""
-        self.reasoning: Reasoning | None = None
+        begun = question.begun
+        self.text = "" if begun is None else begun.content
+        self.reasoning: Reasoning | None = None if begun is None else begun.reasoning
+        self.choice = ContextChoice.ASK
+        self.fit: KeptFit | None = None
         self.phase = Phase.QUEUED
         self.answering = True
         self.answered = asyncio.Event()
+        self._kept = asyncio.Event()
         self.finished: RequestFinished | None = None
         self.failed: RequestFailed | None = None
         self._chats = chats
         self._engine = engine
-        self._token_ids: list[TokenId] = []
+        # None: they cannot be told before the end, since those of the reply's beginning are not known.
+        self._token_ids: list[TokenId] | None = []
+        if begun is not None:
+            known = begun.token_ids or not begun.content
+            self._token_ids = list(begun.token_ids or ()) if known else None
+        self._thought_s = 0.0 if self.reasoning is None else self.reasoning.seconds
         self._request: GenerationRequest | None = None
         self._asked: list[StoredMessage] = []
         self._system_prompt = ""
@@ -117,8 +137,13 @@ class Turn(QObject):
 
     @property
     def refused_as_too_long(self) -> bool:
-        """Nothing was read and nothing is stored, so the question can go back to the composer."""
-        return self.failed is not None and self.failed.code is ErrorCode.PROMPT_TOO_LONG
+        """Nothing was read and nothing is stored, and the chat wants the question back in the composer."""
+        return (
+            self.failed is not None
+            and self.failed.code is ErrorCode.PROMPT_TOO_LONG
+            and self.choice is ContextChoice.STOP
+            and self.question.begun is None
+        )
 
     async def run(self) -> None:
         """Ends when the reply's end is on disk, or with CancelledError after interrupt()."""
@@ -160,6 +185,12 @@ class Turn(QObject):
         # Nobody tells when a disk has room again, so it is tried anew.
         while not await self._finish_reply():  # noqa: ASYNC110
             await asyncio.sleep(RETRY_PAUSE_S)
+        self._kept.set()
+
+    async def until_kept(self) -> None:
+        """Its end is on disk then. Tried at once, since whoever asks has just written to the disk."""
+        if not self._kept.is_set() and not await self._finish_reply():
+            await self._kept.wait()
 
     async def interrupt(self) -> None:
         """The app quits: keep what is there, marked, in a single try."""
@@ -173,6 +204,8 @@ class Turn(QObject):
         conversation_id = self.question.conversation_id
         conversation = await self._chats.run(ConversationStore.conversation, conversation_id)
         branch = await self._chats.run(ConversationStore.branch, conversation_id)
+        context = await self._chats.run(chat_context, conversation_id)
+        self.choice = context.choice
         # Messages sent meanwhile come after the question and are not part of it.
         asked = [message.id for message in branch].index(self.question.user_id) + 1
         if self._stopped:
@@ -186,6 +219,9 @@ class Turn(QObject):
             self.question.model,
             sampling=self.question.sampling,
             default_template=self.question.default_template,
+            context=context,
+            may_drop=self.question.may_drop,
+            begun=self.question.begun,
         )
         async for event in self._engine.generate(self._request):
             self._take(event)
@@ -195,7 +231,8 @@ class Turn(QObject):
     def _take(self, event: RequestEvent) -> None:
         match event:
             case TokenDelta(token_ids=token_ids):
-                self._token_ids += token_ids
+                if self._token_ids is not None:
+                    self._token_ids += token_ids
                 self._coalescer.add(event)
                 self._save_soon()
                 return
@@ -206,13 +243,36 @@ class Turn(QObject):
             case RequestFinished():
                 self._coalescer.flush()
                 self.finished = event
-                self.text, self.reasoning = event.text, event.reasoning
-                self._token_ids = list(event.token_ids)
+                self._take_whole(event)
                 cancelled = event.finish_reason is FinishReason.CANCELLED
                 self._end(MessageStatus.CANCELLED if cancelled else MessageStatus.COMPLETE)
             case RequestFailed(code=code, message=message):
+                self._take_fit(event.fit)
                 self.fail(code, message)
         self.reported.emit(event)
+
+    def _take_whole(self, event: RequestFinished) -> None:
+        """The reply as the engine has it, unless it was stopped before the engine looked at it."""
+        if self.question.begun is not None and not event.counts.num_prompt_tokens:
+            return
+        self._take_fit(event.fit)
+        self.text, self.reasoning = event.text, event.reasoning
+        if event.reasoning is not None:
+            self.reasoning = replace(event.reasoning, seconds=self._thought_s + event.reasoning.seconds)
+        self._token_ids = list(event.token_ids)
+
+    def _take_fit(self, fit: ContextFit | None) -> None:
+        if fit is not None and self._request is not None:
+            self.fit = kept_fit(fit, self._asked, len(self._request.messages or ()))
+
+    @property
+    def _num_generation_tokens(self) -> int | None:
+        """Of the whole reply, while the other figures are those of its last run."""
+        begun = self.question.begun
+        if self.finished is None:
+            return None
+        before = 0 if begun is None else begun.num_generation_tokens or len(begun.token_ids or ())
+        return before + self.finished.num_generation_tokens
 
     def _end(self, status: MessageStatus, error: str | None = None) -> None:
         self._coalescer.flush()
@@ -230,7 +290,10 @@ class Turn(QObject):
             before = "" if self.reasoning is None else self.reasoning.text
             # Until an answer begins, it would be cut if the reply ended now.
             self.reasoning = Reasoning(
-                before + delta.reasoning, delta.num_reasoning_tokens, delta.reasoning_s, not self.text
+                before + delta.reasoning,
+                delta.num_reasoning_tokens,
+                self._thought_s + delta.reasoning_s,
+                not self.text,
             )
         if delta.text or delta.reasoning:
             self.streamed.emit(delta.text)
@@ -248,7 +311,7 @@ class Turn(QObject):
                 ConversationStore.save_reply,
                 self.question.reply_id,
                 self.text,
-                tuple(self._token_ids),
+                None if self._token_ids is None else tuple(self._token_ids),
                 self.reasoning,
             )
         except NotSaved as error:
@@ -259,6 +322,8 @@ class Turn(QObject):
     async def _finish_reply(self) -> bool:
         finished = self.finished
         try:
+            if self.fit is not None:
+                await self._chats.run(keep_fit, self.question.reply_id, self.fit)
             if finished is not None and finished.template is not None:
                 await self._chats.run(set_template_used, self.question.reply_id, finished.template)
             await self._chats.run(
@@ -266,12 +331,12 @@ class Turn(QObject):
                 self.question.reply_id,
                 status=self._status,
                 content=self.text,
-                token_ids=tuple(self._token_ids),
+                token_ids=None if self._token_ids is None else tuple(self._token_ids),
                 finish_reason=None if finished is None else finished.finish_reason,
                 seed=None if finished is None else finished.seed,
                 counts=None if finished is None else finished.counts,
                 timings=None if finished is None else finished.timings,
-                num_generation_tokens=None if finished is None else finished.num_generation_tokens,
+                num_generation_tokens=self._num_generation_tokens,
                 decode_tokens_per_second=None if finished is None else finished.decode_tokens_per_second,
                 bytes_read=None if finished is None else finished.bytes_read,
                 miss=None if finished is None else finished.miss,

@@ -15,6 +15,7 @@ from desktop.conversations import (
     ConversationStore,
     NotSaved,
     StoredMessage,
+    resume_reply,
 )
 from desktop.error_report import log
 from desktop.reply_log import ReplyLog
@@ -66,11 +67,17 @@ class TurnQueue(QObject):
         model: ModelConfig,
         sampling: SamplingParams,
         default_template: str | None = None,
+        *,
+        begun: StoredMessage | None = None,
+        may_drop: bool = False,
     ) -> Turn:
-        """Begin the reply on disk and queue it. Raises NotSaved; the question itself stays."""
-        reply = await self._chats.run(
-            ConversationStore.begin_reply, question.conversation_id, question.id, model.path, sampling
-        )
+        """Begin the reply on disk and queue it; begun: a reply that goes on. Raises NotSaved; the question stays."""
+        if begun is None:
+            reply = await self._chats.run(
+                ConversationStore.begin_reply, question.conversation_id, question.id, model.path, sampling
+            )
+        else:
+            reply = await self._chats.run(resume_reply, begun.id, model.path, sampling)
         turn = Turn(
             Question(
                 question.conversation_id,
@@ -80,6 +87,8 @@ class TurnQueue(QObject):
                 model,
                 sampling,
                 default_template,
+                begun,
+                may_drop,
             ),
             self._chats,
             self._engine,
@@ -121,6 +130,10 @@ class TurnQueue(QObject):
         try:
             while waiting:
                 turn = waiting.pop(0)
+                for former in self.turns_of(conversation_id):
+                    if not former.answering:
+                        # The next prompt is read from the disk, which may have been full.
+                        await former.until_kept()
                 run = self._background.start(turn.run())
                 await turn.answered.wait()
                 if turn.refused_as_too_long:

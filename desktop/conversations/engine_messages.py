@@ -18,6 +18,25 @@ def messages_for_engine(branch: Iterable[StoredMessage], system_prompt: str = ""
     return tuple(message for message, _ in _with_sources(branch, system_prompt))
 
 
+def sources_for_engine(branch: Iterable[StoredMessage]) -> list[tuple[MessageId, ...]]:
+    """For each of messages_for_engine(branch) the stored messages that it is."""
+    sources: list[tuple[MessageId, ...]] = []
+    last_role = ""
+    for stored in branch:
+        if _is_left_out(stored):
+            continue
+        if stored.role == "user" == last_role:
+            sources[-1] = (*sources[-1], stored.id)
+        else:
+            sources.append((stored.id,))
+        last_role = stored.role
+    return sources
+
+
+def _is_left_out(stored: StoredMessage) -> bool:
+    return stored.role == "assistant" and (not stored.content or stored.status is MessageStatus.STREAMING)
+
+
 def ids_to_keep(
     branch: Iterable[StoredMessage],
     message_ids: Sequence[tuple[TokenId, ...] | None],
@@ -44,7 +63,7 @@ def _with_sources(
     if system_prompt.strip():
         messages.append((Message("system", system_prompt), None))
     for stored in branch:
-        if stored.role == "assistant" and (not stored.content or stored.status is MessageStatus.STREAMING):
+        if _is_left_out(stored):
             continue
         if messages and stored.role == "user" and messages[-1][0].role == "user":
             messages[-1] = (Message("user", f"{messages[-1][0].content}\n\n{stored.content}"), None)

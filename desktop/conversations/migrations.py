@@ -111,6 +111,14 @@ def m004_reasoning(db: Database) -> None:
 
 
 @migrations()
+def m005_full_context(db: Database) -> None:
+    # context_fit: JSON, see context_memory.KeptFit; null: the reply is from before, or was never begun.
+    db.execute("ALTER TABLE conversations ADD COLUMN context_choice TEXT NOT NULL DEFAULT 'ask'")
+    db.execute("ALTER TABLE messages ADD COLUMN is_pinned INTEGER NOT NULL DEFAULT 0")
+    db.execute("ALTER TABLE messages ADD COLUMN context_fit TEXT")
+
+
+@migrations()
 def m006_chat_settings_and_templates_used(db: Database) -> None:
     # From here on conversations.sampling is JSON of what the chat sets itself, and nothing else.
     db.execute("ALTER TABLE conversations ADD COLUMN system_prompt TEXT NOT NULL DEFAULT ''")

@@ -20,6 +20,7 @@ from inference.events import (
     PhaseChanged,
     PrefillProgress,
     PrefixExplained,
+    PromptCounted,
     RequestEvent,
     RequestFailed,
     RequestFinished,
@@ -34,6 +35,7 @@ from inference.process.wire import (
     Abort,
     CheckGrammar,
     Command,
+    Count,
     Explain,
     Forget,
     Load,
@@ -45,7 +47,15 @@ from inference.process.wire import (
 from inference.process.worker_config import WorkerConfig
 from inference.process.worker_death import ENDED, HANG, WorkerDeath
 from inference.process.worker_process import WorkerProcess
-from inference.request import EngineError, ErrorCode, GenerationRequest, ReadAhead, RequestId, new_request_id
+from inference.request import (
+    ContextFit,
+    EngineError,
+    ErrorCode,
+    GenerationRequest,
+    ReadAhead,
+    RequestId,
+    new_request_id,
+)
 from inference.sampling_params import SamplingParams
 
 _logger = logging.getLogger(__name__)
@@ -117,6 +127,16 @@ class EngineClient:
                 raise EngineError(event.code, event.message)
         raise EngineError(ErrorCode.INTERNAL, "the engine gave no answer: try again")
 
+    async def count(self, request: GenerationRequest) -> ContextFit:
+        """How the request would fit into the context, answered beside replies that run. Raises EngineError, also where
+        its model is not the loaded one."""
+        async for event in self._stream(request.request_id, Count(request)):
+            if isinstance(event, PromptCounted):
+                return event.fit
+            if isinstance(event, RequestFailed):
+                raise EngineError(event.code, event.message)
+        raise EngineError(ErrorCode.INTERNAL, "the engine gave no answer: try again")
+
     async def check_grammar(self, sampling: SamplingParams) -> str | None:
         """Why no reply can follow its grammar or JSON schema, one line; None: nothing was found. Raises EngineError."""
         request_id = new_request_id()
@@ -140,7 +160,7 @@ class EngineClient:
             while True:
                 event = await stream.get()
                 is_last = isinstance(
-                    event, RequestFinished | RequestFailed | PrefixExplained | GrammarChecked
+                    event, RequestFinished | RequestFailed | PromptCounted | PrefixExplained | GrammarChecked
                 )
                 if is_last:
                     self._forget_stream(request_id)
@@ -284,6 +304,7 @@ class EngineClient:
             | TokenDelta
             | RequestFinished
             | RequestFailed
+            | PromptCounted
             | PrefixExplained
             | GrammarChecked,
         ):

@@ -43,6 +43,11 @@ class Explain:
 
 
 @dataclass(frozen=True, slots=True)
+class Count:
+    request: GenerationRequest
+
+
+@dataclass(frozen=True, slots=True)
 class CheckGrammar:
     """sampling: whose grammar or JSON schema it is."""
 
@@ -74,7 +79,7 @@ class Stop:
     store_timeout_s: float
 
 
-Command = Submit | Load | Prefetch | Explain | CheckGrammar | Forget | SetPins | Abort | Stop
+Command = Submit | Load | Prefetch | Explain | Count | CheckGrammar | Forget | SetPins | Abort | Stop
 Frame = Command | events.Event
 
 # WorkerExited and StopUnanswered never travel: they are what the client says of a worker.

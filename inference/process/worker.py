@@ -20,6 +20,7 @@ from inference.process.wire import (
     Abort,
     BrokenFrame,
     CheckGrammar,
+    Count,
     Explain,
     Forget,
     Load,
@@ -127,6 +128,8 @@ def _follow_commands(
                     engine.prefetch(request, how_much)
                 case Explain(request):
                     engine.explain(request)
+                case Count(request):
+                    engine.count(request)
                 case CheckGrammar(request_id, sampling):
                     _check_grammar(request_id, sampling, writer)
                 case Forget(owner):

@@ -9,6 +9,7 @@ from typing import Any
 
 from inference import (
     NEUTRAL,
+    ContextFit,
     EngineError,
     EngineEvent,
     ErrorCode,
@@ -114,8 +115,13 @@ def finished(
     return replace(event, **changes)
 
 
-def failed(code: ErrorCode, message: str) -> RequestFailed:
-    return RequestFailed(ANY_REQUEST, code, message)
+def failed(code: ErrorCode, message: str, fit: ContextFit | None = None) -> RequestFailed:
+    return RequestFailed(ANY_REQUEST, code, message, fit)
+
+
+def fit(num_tokens: int, num_sent: int | None = None, **changes: Any) -> ContextFit:
+    whole = ContextFit(num_tokens, num_tokens if num_sent is None else num_sent, 8192, 8192, 20_000)
+    return replace(whole, **changes)
 
 
 def reply(text: str) -> list[RequestEvent]:
@@ -166,6 +172,10 @@ class ScriptedEngine:
         self.prefetched: list[GenerationRequest] = []
         self.drafts: list[tuple[GenerationRequest, ReadAhead]] = []
         self.forgotten: list[str] = []
+        self.counted: list[GenerationRequest] = []
+        self.fit: Callable[[GenerationRequest], ContextFit] = lambda request: fit(
+            10 * len(request.messages or ())
+        )
         self.grammar_problems: dict[str, str] = {}
         """By text."""
         self.pins: tuple[str, ...] | None = None
@@ -226,6 +236,10 @@ class ScriptedEngine:
             self.prefetched.append(request)
         else:
             self.drafts.append((request, how_much))
+
+    async def count(self, request: GenerationRequest) -> ContextFit:
+        self.counted.append(request)
+        return self.fit(request)
 
     def forget(self, owner: str) -> None:
         self.calls.append("forget")

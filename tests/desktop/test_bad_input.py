@@ -7,6 +7,7 @@ from pathlib import Path
 
 from PySide6.QtCore import Qt
 
+from desktop.conversations import ContextChoice
 from inference import EngineError, ErrorCode
 from tests.desktop.running_window import RunningWindow, until
 from tests.desktop.scripted_engine import Pause, delta, failed, reply
@@ -45,6 +46,7 @@ async def test_trying_again_puts_a_new_reply_in_place_of_the_failed_one(window: 
 
 async def test_a_message_that_is_too_long_is_back_in_the_composer(window: RunningWindow) -> None:
     async with window:
+        window.everwarm.full_context.choose(ContextChoice.STOP)
         window.engine.enqueue(
             [failed(ErrorCode.PROMPT_TOO_LONG, "9,012 tokens are too many: the context holds 8,192")]
         )
@@ -66,6 +68,7 @@ async def test_a_message_that_is_too_long_is_back_in_the_composer(window: Runnin
 
 async def test_what_was_typed_meanwhile_stays_behind_a_message_that_came_back(window: RunningWindow) -> None:
     async with window:
+        window.everwarm.full_context.choose(ContextChoice.STOP)
         pause = Pause()
         window.engine.enqueue([pause, failed(ErrorCode.PROMPT_TOO_LONG, "too long")])
         await window.send("Story")

@@ -6,7 +6,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QWidget
 
-from tests.desktop.running_window import RunningWindow
+from tests.desktop.running_window import RunningWindow, until
 from tests.desktop.scripted_engine import reply
 
 
@@ -15,7 +15,9 @@ async def test_tab_goes_from_the_message_box_to_the_newest_reply_and_on_around(w
         window.engine.enqueue(reply("Hello!"))
         await window.ask("Hi")
         everwarm, seen = window.everwarm, list[QWidget | None]()
-        for _ in range(7):
+        count = everwarm.panel.composer.context_count
+        await until(lambda: not count.isHidden())
+        for _ in range(8):
             QTest.keyClick(QApplication.focusWidget(), Qt.Key.Key_Tab)
             seen.append(QApplication.focusWidget())
         transcript = everwarm.panel.transcript
@@ -28,6 +30,7 @@ async def test_tab_goes_from_the_message_box_to_the_newest_reply_and_on_around(w
             settings,
             new_chat,
             everwarm.list_view,
+            count,
             window.input,
         ]
 

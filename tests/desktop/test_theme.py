@@ -14,7 +14,7 @@ THEMES = [load_theme("light"), load_theme("dark")]
 SURFACES = ["page", "panel", "bubble", "card"]
 GAUGE_SURFACES = ["page", "panel", "card"]
 TEXT_ON = {
-    **dict.fromkeys(("text", "muted", "link", "accent", "error"), SURFACES),
+    **dict.fromkeys(("text", "muted", "link", "accent", "warning", "error"), SURFACES),
     **dict.fromkeys(("reused", "restored", "prefilled", "decoded", "evicted"), GAUGE_SURFACES),
     "accent_text": ["accent"],
     "selection_text": ["selection"],

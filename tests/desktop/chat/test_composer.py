@@ -148,4 +148,4 @@ def test_the_note_takes_no_room_when_empty(composer) -> None:
 
 def test_the_fields_have_names_for_screen_readers(composer, edit) -> None:
     assert edit.accessibleName() == "Message"
-    assert {b.accessibleName() for b in composer.findChildren(QToolButton)} == {"Send", "Stop"}
+    assert {b.accessibleName() for b in composer.findChildren(QToolButton)} == {"Send", "Stop", "Context"}

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from PySide6.QtCore import QPoint, QPointF, Qt
+from PySide6.QtCore import QPoint, QPointF, Qt, QTimer
+from PySide6.QtGui import QContextMenuEvent
+from PySide6.QtWidgets import QMenu
 from pytestqt.qtbot import QtBot
 
 from desktop.chat.transcript_message import Detail, TranscriptMessage
@@ -118,3 +120,47 @@ def test_the_text_above_unfolded_details_is_still_found(qtbot: QtBot, view: Tran
     position = view.position_at(QPointF(second.x(), second.y()))
     assert position is not None
     assert position.message == 1
+
+
+def test_buttons_that_do_not_stand_side_by_side_take_another_line(view: TranscriptView) -> None:
+    view.resize(420, 600)
+    actions = tuple((f"a{number}", f"Leave out the oldest turns ({number} messages)") for number in range(3))
+    view.set_messages([TranscriptMessage(1, "assistant", "Hi", "failed", error="No.", actions=actions)])
+    spots = [spot for _, spot in view.visible_spots() if spot.kind == "action"]
+    assert [spot.value for spot in spots] == ["a0", "a1", "a2"]
+    right = view.style_in_use.column_width + min(spot.rect.left() for spot in spots)
+    assert all(spot.rect.right() <= right for spot in spots)
+    assert len({spot.rect.top() for spot in spots}) == 3
+    last = view.shown_messages()[-1]
+    assert last.height >= spots[-1].rect.bottom() - spots[0].rect.top()
+
+
+def test_the_mark_stands_above_the_bubble_and_moves_nothing_else(view: TranscriptView) -> None:
+    plain = TranscriptMessage(1, "user", "Hello")
+    view.set_messages([plain, TranscriptMessage(2, "assistant", "Hi", caption="read 3")])
+    before = [message.height for message in view.shown_messages()]
+    origin = view.shown_messages()[0].rows_origin
+    marked = replace(plain, mark="The model no longer sees the 12 messages above", standing="Pinned")
+    view.update_message(marked)
+    bubble, answer = view.shown_messages()
+    assert bubble.rows_origin.y() > origin.y()
+    assert bubble.rows_origin.x() == origin.x()
+    assert bubble.height > before[0] + bubble.rows_origin.y() - origin.y()
+    assert answer.height == before[1]
+    view.update_message(plain)
+    assert [message.height for message in view.shown_messages()] == before
+
+
+def test_the_context_menu_offers_what_the_message_has(view: TranscriptView) -> None:
+    def choose() -> None:
+        menu = view.findChild(QMenu)
+        next(action for action in menu.actions() if action.text() == "Pin for the model").trigger()
+        menu.close()
+
+    view.set_messages([TranscriptMessage(7, "user", "Hello", menu=(("pin_message", "Pin for the model"),))])
+    done: list[tuple[int, str]] = []
+    view.action_triggered.connect(lambda key, action: done.append((key, action)))
+    where = QPoint(400, 40)
+    QTimer.singleShot(0, choose)
+    view.contextMenuEvent(QContextMenuEvent(QContextMenuEvent.Reason.Mouse, where, where))
+    assert done == [(7, "pin_message")]

@@ -16,11 +16,13 @@ from desktop.chat import turn as turn_module
 from desktop.chat.turn import QUIT_ERROR, Turn
 from desktop.chat.turn_queue import TurnQueue
 from desktop.conversations import (
+    ContextChoice,
     Conversation,
     ConversationStore,
     MessageStatus,
     NotSaved,
     StoredMessage,
+    set_context_choice,
 )
 from desktop.garbage_collection import MainThreadGarbageCollection
 from inference import ErrorCode, FinishReason, ModelConfig, Phase, Reasoning, SamplingParams, TokenDelta
@@ -57,6 +59,12 @@ class Desk:
 
     async def new_chat(self) -> Conversation:
         return await self.chats.run(ConversationStore.create_conversation)
+
+    async def new_strict_chat(self) -> Conversation:
+        """Which refuses what does not fit."""
+        conversation = await self.new_chat()
+        await self.chats.run(set_context_choice, conversation.id, ContextChoice.STOP)
+        return conversation
 
     async def ask(self, conversation: Conversation, text: str) -> Turn:
         parent = (await self.chats.run(ConversationStore.conversation, conversation.id)).head_id
@@ -208,7 +216,7 @@ async def test_a_dead_engine_leaves_the_partial_reply_marked_and_the_next_questi
 
 async def test_a_question_that_is_too_long_goes_back_to_the_draft(desk: Desk) -> None:
     async with desk:
-        conversation = await desk.new_chat()
+        conversation = await desk.new_strict_chat()
         desk.engine.enqueue([failed(ErrorCode.PROMPT_TOO_LONG, "9,000 tokens, the context holds 8,192")])
         back: list[tuple[str, str]] = []
         desk.turns.withdrawn.connect(lambda turn, why: back.append((turn.question.content, why)))
@@ -223,7 +231,7 @@ async def test_a_question_that_is_too_long_goes_back_to_the_draft(desk: Desk) ->
 
 async def test_what_was_asked_after_a_question_that_is_too_long_goes_back_with_it(desk: Desk) -> None:
     async with desk:
-        conversation = await desk.new_chat()
+        conversation = await desk.new_strict_chat()
         pause = Pause()
         desk.engine.enqueue([pause, failed(ErrorCode.PROMPT_TOO_LONG, "too long")])
         back: list[str] = []
@@ -239,7 +247,7 @@ async def test_what_was_asked_after_a_question_that_is_too_long_goes_back_with_i
 
 async def test_a_question_whose_first_try_was_answered_stays_where_it_is(desk: Desk) -> None:
     async with desk:
-        conversation = await desk.new_chat()
+        conversation = await desk.new_strict_chat()
         desk.engine.enqueue([delta("Half"), failed(ErrorCode.ENGINE_DIED, "died")])
         desk.engine.enqueue([failed(ErrorCode.PROMPT_TOO_LONG, "too long")])
         first = await desk.ask(conversation, "Hi")
@@ -269,6 +277,28 @@ async def test_the_end_of_a_reply_waits_for_a_full_disk(desk: Desk, monkeypatch:
         mend()
         await until(lambda: not desk.turns.turns_of(conversation.id))
         assert [message.content for message in await desk.branch(conversation)] == ["Hi", "Hello"]
+
+
+async def test_a_question_after_a_full_disk_is_asked_with_the_reply_that_was_not_saved_yet(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with desk:
+        # Whoever frees the disk and asks at once does not wait for the next try.
+        monkeypatch.setattr(turn_module, "RETRY_PAUSE_S", 3600.0)
+        mend = fail_writes(desk, monkeypatch, "finish_reply")
+        conversation = await desk.new_chat()
+        desk.engine.enqueue(reply("Hello"))
+        desk.engine.enqueue(reply("Fine"))
+        told: list[str] = []
+        desk.turns.not_saved.connect(told.append)
+        first = await desk.ask(conversation, "Hi")
+        await until(lambda: bool(told))
+        mend()
+        second = await desk.ask(conversation, "How are you?")
+        await until(lambda: not second.answering)
+        asked = [message.content for message in desk.engine.requests[-1].messages or ()]
+        assert asked == ["Hi", "Hello", "How are you?"]
+        assert (await desk.stored(first)).content == "Hello"
 
 
 async def test_quitting_keeps_the_partial_reply_and_marks_the_waiting_one(desk: Desk) -> None:

@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -12,17 +13,21 @@ import pytest
 import pytest_asyncio
 
 from inference import (
+    ContextPolicy,
+    ContextRule,
     EngineClient,
     EngineError,
     EngineEvent,
     ErrorCode,
     FinishReason,
     GenerationRequest,
+    Message,
     ModelConfig,
     ModelLoaded,
     RequestEvent,
     RequestFailed,
     RequestFinished,
+    RequestId,
     SamplingParams,
     TokenDelta,
     WorkerConfig,
@@ -67,6 +72,37 @@ async def test_a_reply_streams_from_another_process(start_client: StartClient, s
     assert client.worker_pid not in (None, os.getpid())
     assert client.model_info is not None
     assert client.model_info.config == starter
+
+
+async def test_a_chat_is_counted_cut_and_a_reply_continued_from_another_process(
+    start_client: StartClient, starter: ModelConfig
+) -> None:
+    client, small = start_client(), replace(starter, n_ctx=512)
+    chat = [Message("system", "Be brief.")]
+    for _ in range(40):
+        chat += [
+            Message("user", "Tell me a story about rain and a small boat."),
+            Message("assistant", "Rain."),
+        ]
+    asked = GenerationRequest(small, messages=(*chat, Message("user", "And then?")), sampling=GREEDY)
+    with pytest.raises(EngineError) as unloaded:
+        await client.count(replace(asked, request_id=RequestId("unloaded")))
+    assert unloaded.value.code == ErrorCode.MODEL_NOT_LOADED
+    [refused] = [event for event in await events_of(client, asked) if isinstance(event, RequestFailed)]
+    assert refused.fit is not None
+    assert refused.fit == await client.count(replace(asked, request_id=RequestId("counted")))
+    dropped = replace(asked, context=ContextRule(ContextPolicy.DROP_OLDEST), request_id=RequestId("dropped"))
+    first = (await events_of(client, dropped))[-1]
+    assert isinstance(first, RequestFinished)
+    assert first.fit is not None
+    assert first.fit.left_out == refused.fit.left_out
+    begun = Message("assistant", first.text, first.token_ids)
+    rule = ContextRule(former_cut=first.fit.cut)
+    again = replace(dropped, begun=begun, context=rule, request_id=RequestId("again"))
+    last = (await events_of(client, again))[-1]
+    assert isinstance(last, RequestFinished)
+    assert last.token_ids[:5] == first.token_ids
+    assert last.counts.prefilled_tokens == 1
 
 
 @pytest.mark.parametrize("fatal", [signal.SIGSEGV, signal.SIGKILL, signal.SIGABRT])
