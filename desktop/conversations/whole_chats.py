@@ -6,10 +6,13 @@ import hashlib
 import sqlite3
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 from uuid import uuid4
 
+from msgspec import MsgspecError, json
+
+from desktop.conversations.context_memory import KeptFit, chat_context
 from desktop.conversations.database import reading, writing
 from desktop.conversations.errors import primary_code
 from desktop.conversations.records import ConversationId
@@ -26,7 +29,10 @@ class ChatUnusable(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class TreeMessage:
-    """Columns by name, without id, conversation_id and parent_id. parent: index of an earlier message of the chat."""
+    """Columns by name, without id, conversation_id and parent_id. parent: index of an earlier message of the chat.
+
+    Messages that context_fit names are indices too.
+    """
 
     parent: int | None
     columns: Mapping[str, Any]
@@ -76,7 +82,7 @@ def read_whole_chat(store: ConversationStore, conversation_id: ConversationId) -
     messages = tuple(
         TreeMessage(
             None if row["parent_id"] is None else index[row["parent_id"]],
-            _without(row, LOCAL_MESSAGE_COLUMNS),
+            {**_without(row, LOCAL_MESSAGE_COLUMNS), "context_fit": _fit_by_index(row["context_fit"], index)},
         )
         for row in rows
     )
@@ -100,7 +106,7 @@ def add_whole_chat(store: ConversationStore, chat: WholeChat) -> ConversationId 
             return None
         try:
             return _add(store, chat, origin, digest)
-        except (ValueError, TypeError, KeyError, OverflowError, struct.error) as error:
+        except (ValueError, TypeError, LookupError, OverflowError, struct.error, MsgspecError) as error:
             raise ChatUnusable(" ".join(str(error).split()) or type(error).__name__) from error
         except sqlite3.Error as error:
             if primary_code(error) in (None, sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH):
@@ -155,14 +161,41 @@ def _add(store: ConversationStore, chat: WholeChat, origin: str, digest: str) ->
             "conversation_id": chat_id,
             "parent_id": None if message.parent is None else ids[message.parent],
         }
-        ids.append(_insert(store, "messages", {**message.columns, **place}))
+        fit = _fit_by_id(message.columns.get("context_fit"), ids)
+        ids.append(_insert(store, "messages", {**message.columns, **place, "context_fit": fit}))
     head_id = None if chat.head is None else ids[chat.head]
     store._update("conversations", chat_id, {"head_id": head_id})
     # What cannot be read back must not come in: it would make the chat unreadable.
     conversation_from(store._row("conversations", chat_id))
     for row in store._db.query("SELECT * FROM messages WHERE conversation_id = :id", {"id": chat_id}):
         message_from(row)
+    chat_context(store, ConversationId(chat_id))
     return ConversationId(chat_id)
+
+
+def _fit_by_index(text: str | None, index: Mapping[int, int]) -> str | None:
+    """A stored context fit with indices in place of ids; a message that was withdrawn since is in none."""
+    if text is None:
+        return None
+    fit = json.decode(text, type=KeptFit)
+    first = None if fit.first_seen is None else index.get(fit.first_seen)
+    return _encoded(fit, first, [index[each] for each in fit.left_out if each in index])
+
+
+def _fit_by_id(text: str | None, ids: Sequence[int]) -> str | None:
+    """The other way round. Raises LookupError, MsgspecError."""
+    if text is None:
+        return None
+    fit = json.decode(text, type=KeptFit)
+    named = [*fit.left_out, *(() if fit.first_seen is None else (fit.first_seen,))]
+    if any(not 0 <= each < len(ids) for each in named):
+        raise LookupError("context_fit names a message that is not before it")
+    first = None if fit.first_seen is None else ids[fit.first_seen]
+    return _encoded(fit, first, [ids[each] for each in fit.left_out])
+
+
+def _encoded(fit: KeptFit, first_seen: int | None, left_out: Sequence[int]) -> str:
+    return json.encode({**asdict(fit), "first_seen": first_seen, "left_out": left_out}).decode()
 
 
 def _insert(store: ConversationStore, table: str, row: Mapping[str, Any]) -> int:

@@ -11,7 +11,7 @@ import json
 import math
 import struct
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from types import UnionType
@@ -36,7 +36,12 @@ MARK = "everwarm_chat"
 VERSION = 1
 FILE_MARK = "everwarm-chats"
 
-_JSON_COLUMNS: dict[str, type] = {"sampling": dict, "template_options": dict, "template_mends": list}
+_JSON_COLUMNS: dict[str, type] = {
+    "sampling": dict,
+    "template_options": dict,
+    "template_mends": list,
+    "context_fit": dict,
+}
 """Text columns that hold JSON themselves."""
 _CHAT_MEMBERS = frozenset({MARK, "id", "head", "messages"})
 _MESSAGE_MEMBERS = frozenset({"number", "parent"})
@@ -56,7 +61,7 @@ def write_chat(chat: WholeChat) -> dict[str, Any]:
             {
                 "number": number,
                 **({} if message.parent is None else {"parent": message.parent + 1}),
-                **_members(message.columns),
+                **_message_members(message),
             }
             for number, message in enumerate(chat.messages, 1)
         ],
@@ -109,6 +114,11 @@ def _message(
         raise NotReadable(f"message number {str(number)[:20]!r} is missing or there twice")
     if parent is not None and (not isinstance(parent, int) or parent not in place):
         raise NotReadable(f"the parent of message {number} is none of the messages before it")
+    if isinstance(fit := element.get("context_fit"), dict):
+        try:
+            element = {**element, "context_fit": _renamed(fit, place.__getitem__)}
+        except (KeyError, TypeError) as error:
+            raise NotReadable(f"the context_fit of message {number} names none of those before it") from error
     row = reader.columns(element, columns.message, _MESSAGE_MEMBERS)
     if row.get("role") not in get_args(Role) or not isinstance(row.get("content"), str):
         raise NotReadable(f"message {number} has no role or no content")
@@ -123,6 +133,23 @@ def _message(
 
 def _members(columns: Mapping[str, Any]) -> dict[str, Any]:
     return {name: _member(name, value) for name, value in columns.items() if value is not None}
+
+
+def _message_members(message: TreeMessage) -> dict[str, Any]:
+    members = _members(message.columns)
+    if fit := members.get("context_fit"):
+        members["context_fit"] = _renamed(fit, lambda index: index + 1)
+    return members
+
+
+def _renamed(fit: Mapping[str, Any], name: Callable[[int], int]) -> dict[str, Any]:
+    """A context fit that calls its messages otherwise. Raises KeyError, TypeError."""
+    first = fit.get("first_seen")
+    return {
+        **fit,
+        "first_seen": None if first is None else name(first),
+        "left_out": [name(each) for each in fit.get("left_out") or ()],
+    }
 
 
 def _member(name: str, value: Any) -> Any:

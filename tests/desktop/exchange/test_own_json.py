@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import tempfile
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from desktop.conversations import ConversationStore, MessageStatus
+from desktop.conversations.context_memory import KeptFit
 from desktop.conversations.rows import encode_sampling, encode_token_ids
 from desktop.conversations.whole_chats import TreeMessage, WholeChat, add_whole_chat, chat_columns
 from desktop.exchange import everwarm_json
@@ -77,6 +79,13 @@ def message_columns(draw: st.DrawFn) -> dict[str, Any]:
 @st.composite
 def whole_chats(draw: st.DrawFn) -> WholeChat:
     columns = draw(st.lists(message_columns(), max_size=7))
+    for at, row in enumerate(columns):
+        row["is_pinned"] = draw(st.integers(0, 1))
+        if at and draw(st.booleans()):
+            earlier = st.integers(0, at - 1)
+            left_out = draw(st.lists(earlier, max_size=2))
+            fit = KeptFit(9, 8, 7, 6, 5, draw(st.booleans()), first_seen=draw(st.none() | earlier))  # type: ignore[arg-type]
+            row["context_fit"] = json.dumps({**asdict(fit), "left_out": left_out})
     messages = [
         TreeMessage(draw(st.none() | st.integers(0, at - 1)) if at else None, row)
         for at, row in enumerate(columns)
@@ -90,6 +99,7 @@ def whole_chats(draw: st.DrawFn) -> WholeChat:
         "draft": draw(texts),
         "is_private": draw(st.integers(0, 1)),
         "is_pinned": draw(st.integers(0, 1)),
+        "context_choice": draw(st.sampled_from(["ask", "drop oldest", "stop"])),
         "system_prompt": draw(texts),
         "template": draw(st.none() | texts),
         "template_options": json.dumps(draw(st.dictionaries(texts, st.booleans() | texts, max_size=2))),
@@ -180,6 +190,10 @@ def test_the_least_that_a_chat_needs(tmp_path: Path) -> None:
         ({**MINIMAL, "sampling": 5}, "its sampling is of another kind"),
         ({**MINIMAL, "template_options": []}, "its template_options is of another kind"),
         ({**MINIMAL, "template_options": {"a": []}}, "its template_options is of another kind"),
+        ({**MINIMAL, "context_choice": "perhaps"}, "'perhaps' is not a valid ContextChoice"),
+        (message(context_fit={"left_out": [1]}), "names none of those before it"),
+        (message(context_fit={"left_out": [[]]}), "names none of those before it"),
+        (message(context_fit={"num_prompt_tokens": "many"}), "a value in it cannot be used"),
         (message(template_mends=[5]), "its template_mends is of another kind"),
         ({**MINIMAL, "created_at": "yesterday"}, "its created_at cannot be used"),
         ({**MINIMAL, "title": 5}, "its title is of another kind"),
