@@ -22,6 +22,7 @@ from desktop.chat.full_context import FullContext
 from desktop.chat.open_chat import OpenChat
 from desktop.chat.turn import Turn
 from desktop.chat.turn_queue import TurnQueue
+from desktop.chat_exchange import ChatExchange
 from desktop.chat_settings.settings_editing import ChatSettingsEditing
 from desktop.chat_settings.settings_panel import ChatSettingsPanel
 from desktop.conversation_list.list_actions import ConversationListActions
@@ -145,6 +146,9 @@ class Everwarm(QObject):
         )
         list_panel = ConversationListPanel(self.list_view)
         self.window = MainWindow(list_panel, self.panel, self.gauges, self.notices)
+        self.exchange = ChatExchange(
+            self.window, self.chats, self.open_chat, self.list_actions, self.notices, self.background
+        )
         self._connect(list_panel)
         report.told.connect(lambda text: self.notices.show_notice("fault", text, kind="error"))
         for problem in loaded.problems:

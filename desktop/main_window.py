@@ -29,6 +29,10 @@ class MainWindow(QMainWindow):
     painted_first = Signal()
     new_private_chat_requested = Signal()
     open_model_requested = Signal()
+    import_requested = Signal()
+    import_folder_requested = Signal()
+    export_chat_requested = Signal()
+    export_all_requested = Signal()
     rename_requested = Signal()
     delete_requested = Signal()
     undo_delete_requested = Signal()
@@ -119,6 +123,13 @@ class MainWindow(QMainWindow):
             self.new_private_chat_requested.emit,
         )
         self._add(file_menu, "&Open GGUF…", QKeySequence.StandardKey.Open, self.open_model_requested.emit)
+        file_menu.addSeparator()
+        self._add(file_menu, "&Import Chats…", QKeySequence("Ctrl+Shift+I"), self.import_requested.emit)
+        self._add(file_menu, "Import a &Folder of Chats…", QKeySequence(), self.import_folder_requested.emit)
+        self._add(
+            file_menu, "&Export This Chat…", QKeySequence("Ctrl+Shift+E"), self.export_chat_requested.emit
+        )
+        self._add(file_menu, "Export &All Chats…", QKeySequence(), self.export_all_requested.emit)
         file_menu.addSeparator()
         # StandardKey.Quit has no key on Windows.
         quit_action = self._add(file_menu, "&Quit", QKeySequence("Ctrl+Q"), self.quit_requested.emit)

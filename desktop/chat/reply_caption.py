@@ -14,6 +14,9 @@ _END_WORDS = {
 
 def reasoning_words(reasoning: Reasoning, *, is_open: bool) -> str:
     """is_open: it may still go on."""
+    if not reasoning.num_tokens and not is_open:
+        # Imported from a program that counts no tokens.
+        return f"Thought for {format_seconds(reasoning.seconds)}" if reasoning.seconds else "Thoughts"
     if is_open:
         how = f"Thinking · {format_seconds(reasoning.seconds)}"
     elif reasoning.was_cut:

@@ -11,14 +11,18 @@ _JOINERS = "\u200c\u200d"
 
 def title_from(content: str) -> str:
     """The first words of a message, on one line."""
-    # What is not to be seen, or turns the direction of what follows, is no title's.
-    shown = "".join(character for character in content if character.isspace() or not _is_control(character))
-    words = " ".join(shown.split())
+    words = one_line(content)
     if len(words) <= _TITLE_LENGTH:
         return words
     start = words[:_TITLE_LENGTH]
     # Chinese and Japanese have no spaces to cut at.
     return (start.rpartition(" ")[0] or start) + "…"
+
+
+def one_line(text: str) -> str:
+    """As a title is shown: what is not to be seen, or turns the direction of what follows, is no title's."""
+    shown = "".join(character for character in text if character.isspace() or not _is_control(character))
+    return " ".join(shown.split())
 
 
 def _is_control(character: str) -> bool:

@@ -129,6 +129,14 @@ def m006_chat_settings_and_templates_used(db: Database) -> None:
     db.execute("ALTER TABLE messages ADD COLUMN template_mends TEXT")
 
 
+@migrations()
+def m007_imported_chats(db: Database) -> None:
+    # Null: not imported. The origin is the chat's name where it came from, the digest what was in it then.
+    db.execute("ALTER TABLE conversations ADD COLUMN origin TEXT")
+    db.execute("ALTER TABLE conversations ADD COLUMN origin_digest TEXT")
+    db.execute("CREATE INDEX conversations_by_origin ON conversations (origin) WHERE origin IS NOT NULL")
+
+
 def check_schema(db: Database) -> None:
     """Reads only. Raises DatabaseUnusable if the schema is another program's or a newer version's."""
     with Database(memory=True, execute_plugins=False) as empty:  # where every step is pending

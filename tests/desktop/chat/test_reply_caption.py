@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from desktop.chat.reply_caption import reply_caption
-from inference import FinishReason
+from desktop.chat.reply_caption import reasoning_words, reply_caption
+from inference import FinishReason, Reasoning
 from tests.desktop.scripted_engine import COUNTS
 
 
@@ -28,3 +28,9 @@ def test_an_early_end_is_named_first(reason: FinishReason, mark: str) -> None:
 
 def test_nothing_is_said_of_a_reply_that_was_killed() -> None:
     assert reply_caption() == ""
+
+
+def test_of_imported_reasoning_only_what_is_known_is_said() -> None:
+    assert reasoning_words(Reasoning("Hm", 0, 7.0, False), is_open=False) == "Thought for 7.0 s"
+    assert reasoning_words(Reasoning("Hm", 0, 0.0, False), is_open=False) == "Thoughts"
+    assert reasoning_words(Reasoning("Hm", 12, 7.0, False), is_open=False) == "Thought for 7.0 s · 12 tokens"
