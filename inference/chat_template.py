@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,9 @@ TemplateOptions = Mapping[str, OptionValue]
 
 # A chat in another shape may please the template; one that costs too much time or memory must not be tried again.
 _MENDABLE = "render"
+# What such a template asked for in vain it is not given again for a while; a busy machine may have been to blame.
+_RUNS_AWAY = ("time", "memory")
+_NOT_AGAIN_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +35,18 @@ class ChatText:
     generation_prompt: str
 
 
+@dataclass(frozen=True, slots=True)
+class _RanAway:
+    """Asked again at once (while one types, say), it would keep the inference thread and with it all other chats."""
+
+    refusal: TemplateRefused
+    num_messages: int
+    at_s: float
+
+    def holds_for(self, num_messages: int) -> bool:
+        return num_messages >= self.num_messages and time.monotonic() - self.at_s < _NOT_AGAIN_S
+
+
 class ChatTemplate:
     """A template for one model, run in a process of its own (template_process)."""
 
@@ -41,6 +57,7 @@ class ChatTemplate:
         self._bos_token, self._eos_token = bos_token, eos_token
         self._process = process or shared_template_process()
         self._generation_prompts: dict[tuple[tuple[str, str], ...], str] = {}
+        self._ran_away: _RanAway | None = None
         self._emits_bos_itself = "bos_token" in source and bool(bos_token) and bos_token not in source
 
     def write(
@@ -58,6 +75,8 @@ class ChatTemplate:
         Raises EngineError(template_failed).
         """
         options = options or {}
+        if self._ran_away is not None and self._ran_away.holds_for(len(messages)):
+            raise _failure(self._ran_away.refusal)
         marks = Marks([message.content for message in messages])
         first_refusal: TemplateRefused | None = None
         dropped_system: ChatText | None = None
@@ -66,6 +85,8 @@ class ChatTemplate:
                 cut = self._cut(messages, shape, marks, keep_bos, options, now)
                 generation_prompt = self._generation_prompt(options, now)
             except TemplateRefused as refusal:
+                if refusal.kind in _RUNS_AWAY:
+                    self._ran_away = _RanAway(refusal, len(messages), time.monotonic())
                 if refusal.kind != _MENDABLE:
                     raise _failure(refusal) from refusal
                 first_refusal = first_refusal or refusal

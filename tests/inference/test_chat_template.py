@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from inference.chat_template import ChatTemplate, ChatText
 from inference.messages import Message
 from inference.request import EngineError, ErrorCode
+from inference.template_process import TemplateProcess
 
 PLAIN = "{% for m in messages %}[{{ m['role'] }}]{{ m['content'] }}[/]{% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}"
 # As Qwen3 and DeepSeek do: of earlier replies only what follows the reasoning.
@@ -211,3 +212,24 @@ def test_a_turn_marker_that_happens_to_be_the_bos_token_stays() -> None:
     # SmolLM2: its BOS is <|im_start|>, with which every turn begins.
     template = ChatTemplate("{{ bos_token and '' }}" + PLAIN.replace("[{{", "<s>{{"), "<s>", "</s>")
     assert text_of(template.write(CHAT[:1], keep_bos=False)).startswith("<s>user]")
+
+
+def test_a_chat_that_a_template_ran_away_with_is_not_given_to_it_again_at_once() -> None:
+    """Each try keeps everyone's model for as long as a template may take."""
+    endless = (
+        PLAIN + "{% if messages | length > 2 %}"
+        "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}{% endif %}"
+    )
+    process = TemplateProcess(render_timeout_s=0.3)
+    template = ChatTemplate(endless, "", "", process)
+    assert text_of(template.write(CHAT[:1], keep_bos=True)) == "[user]one[/][assistant]"
+    with pytest.raises(EngineError, match="did not finish"):
+        template.write(CHAT, keep_bos=True)
+    process.close()
+    assert process.pid is None
+    with pytest.raises(EngineError, match="did not finish"):
+        template.write([*CHAT, *CHAT], keep_bos=True)
+    assert process.pid is None  # it was not even started
+    # What is shorter it may well manage.
+    assert text_of(template.write(CHAT[:1], keep_bos=True)) == "[user]one[/][assistant]"
+    process.close()
