@@ -4,7 +4,7 @@ next, and is told when they were."""
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from inference.detokenizer import Detokenizer
@@ -23,8 +23,9 @@ from inference.stop_strings import StopStrings
 from inference.stored_sequence import StoredSequence
 from inference.token_logprobs import TokenLogprobs
 
-# A delta goes out at the first token and then at most this often, so that the pipe carries few frames.
-_DELTA_INTERVAL_S = 0.025
+# A delta goes out at the first token and then at most this often, as often as the window paints: each costs both
+# processes as much as the whole of two or three tokens.
+_DELTA_INTERVAL_S = 1 / 30
 
 
 class ReplyRun:
@@ -64,7 +65,7 @@ class ReplyRun:
         self.reread_tokens = 0
         self.num_preemptions = 0
         self.generated_ids: list[TokenId] = []
-        self.text = ""
+        self._texts: list[str] = []
         self._detokenizer = Detokenizer()
         self._stop_strings = StopStrings(request.sampling.stop)
         self.tokenize_s = self.restore_s = self.prefill_s = 0.0
@@ -75,9 +76,8 @@ class ReplyRun:
         self._prefill_started = self._read_s = self._first_token_at = self._last_delta = 0.0
         self._num_to_prefill = self._num_read = self._num_handed = 0
         self._has_joined = False
-        self._pending_text = ""
-        self._pending_ids: list[TokenId] = []
         self._pending_logprobs: list[TokenLogprobs] = []
+        self._num_told = self._num_texts_told = 0
         self._is_decoding = False
 
     @property
@@ -91,6 +91,10 @@ class ReplyRun:
     @property
     def seed(self) -> int:
         return self._sampler.seed if self._sampler is not None else 0
+
+    @property
+    def text(self) -> str:
+        return "".join(self._texts)
 
     @property
     def num_prompt_tokens(self) -> int:
@@ -193,32 +197,37 @@ class ReplyRun:
         """The part goes to decode now. What was handed over or brought before (the sequence was given up meanwhile, or
         another chat's stop dropped the batch) is counted as read once more, not as the prompt's."""
         assert self.sequence is not None
-        start, count = self.sequence.num_tokens, len(part.token_ids)
+        start = self.sequence.num_tokens
+        end = start + len(part.token_ids)
         first_new = max(start, self._num_handed)
-        self.reread_tokens += count - max(0, start + count - first_new)
-        self.prefilled_tokens += max(0, min(start + count, self.num_prompt_tokens) - first_new)
-        self._num_handed = max(self._num_handed, start + count)
+        self.reread_tokens += end - start - max(0, end - first_new)
+        if not self._is_decoding:
+            self.prefilled_tokens += max(0, min(end, self.num_prompt_tokens) - first_new)
+        self._num_handed = max(self._num_handed, end)
 
-    def took_part(self, part: BatchPart, seconds: float) -> Iterator[Event]:
+    def took_part(self, part: BatchPart, seconds: float) -> Iterable[Event]:
         """The part's rows are in the sequence; the step took so long."""
         assert self.sequence is not None
         assert self._stored is not None
-        end, count = self.sequence.num_tokens, len(part.token_ids)
-        if not self._is_decoding:
-            self._num_read += count
-            self._read_s += seconds
-            if end in self._stops:
-                self._stored.keep_checkpoint(self._stops[end])
-        if not part.want_logits or self._is_decoding:
+        if self._is_decoding:
             self._stored.keep_one_block()
-        if not self._is_decoding:
-            elapsed = time.monotonic() - self._prefill_started
-            yield PrefillProgress(
+            return ()
+        end, count = self.sequence.num_tokens, len(part.token_ids)
+        self._num_read += count
+        self._read_s += seconds
+        if end in self._stops:
+            self._stored.keep_checkpoint(self._stops[end])
+        if not part.want_logits:
+            self._stored.keep_one_block()
+        elapsed = time.monotonic() - self._prefill_started
+        if part.want_logits:
+            self.prefill_s += elapsed
+            self._stored.observe_prefill(self._num_read, self._read_s)
+        return (
+            PrefillProgress(
                 self.request.request_id, self._num_read, self._num_to_prefill, self.counts, elapsed
-            )
-            if part.want_logits:
-                self.prefill_s += elapsed
-                self._stored.observe_prefill(self._num_read, self._read_s)
+            ),
+        )
 
     def _checkpoint_stops(self) -> Iterator[tuple[int, CheckpointKind]]:
         assert self._stored is not None
@@ -230,14 +239,15 @@ class ReplyRun:
             if self.prompt.user_end and self.prompt.user_end <= last:
                 yield self.prompt.user_end, "user"
 
-    def sample(self) -> Iterator[Event]:
+    def sample(self) -> Iterable[Event]:
         """Choose the next token from the logits of the last part; sets finish_reason when it was the last one."""
         assert self._sampler is not None
         assert self.sequence is not None
         context, vocab = self._loaded.context, self._loaded.model.vocab
+        events: list[Event] = []
         if not self._is_decoding:
             self._is_decoding = True
-            yield PhaseChanged(self.request.request_id, Phase.DECODE)
+            events.append(PhaseChanged(self.request.request_id, Phase.DECODE))
         token = self._sampler.sample(context.handle, self.sequence.logits_index)
         now = time.monotonic()
         if self.ttft_s is None:
@@ -245,16 +255,15 @@ class ReplyRun:
         self.decode_s = now - self._first_token_at
         if vocab.ends_generation(token) and not self.request.sampling.ignore_eos:
             self.finish_reason = FinishReason.STOP
-            return
+            return events
         self.generated_ids.append(token)
         self.token_ids.append(token)
-        self._pending_ids.append(token)
         if self._sampler.logprobs is not None:
             self._pending_logprobs.append(self._sampler.logprobs)
-        self._show(self._stop_strings.append(self._detokenizer.append(vocab.piece(token))))
+        self._texts.append(self._stop_strings.append(self._detokenizer.append(vocab.piece(token))))
         if now - self._last_delta >= _DELTA_INTERVAL_S:
             self._last_delta = now
-            yield from self.pending_delta()
+            events += self.pending_delta()
         max_tokens = self.request.sampling.max_tokens
         if self._stop_strings.found is not None:
             self.finish_reason = FinishReason.STOP
@@ -262,28 +271,28 @@ class ReplyRun:
             self.finish_reason = FinishReason.LENGTH
         elif self.sequence.num_tokens >= context.n_ctx:
             self.finish_reason = FinishReason.CONTEXT
+        return events
 
-    def _show(self, text: str) -> None:
-        self.text += text
-        self._pending_text += text
-
-    def pending_delta(self) -> Iterator[Event]:
+    def pending_delta(self) -> Iterable[Event]:
         """What was sampled and not told yet."""
         if self.finish_reason is not None:
-            self._show(self._stop_strings.finish())
-        if not self._pending_ids and not self._pending_text:
-            return
+            self._texts.append(self._stop_strings.finish())
+        text, ids = "".join(self._texts[self._num_texts_told :]), self.generated_ids[self._num_told :]
+        if not ids and not text:
+            return ()
         assert self.ttft_s is not None
-        yield TokenDelta(
+        delta = TokenDelta(
             self.request.request_id,
-            self._pending_text,
-            tuple(self._pending_ids),
+            text,
+            tuple(ids),
             len(self.generated_ids),
             self.decode_s,
             self.ttft_s,
             tuple(self._pending_logprobs),
         )
-        self._pending_text, self._pending_ids, self._pending_logprobs = "", [], []
+        self._num_told, self._num_texts_told = len(self.generated_ids), len(self._texts)
+        self._pending_logprobs = []
+        return (delta,)
 
     # --- the end ---------------------------------------------------------------------------------------
 

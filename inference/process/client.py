@@ -7,19 +7,17 @@ import contextlib
 import logging
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable
+from typing import cast, get_args
 
 from inference.events import (
     EngineEvent,
     Event,
     ModelLoaded,
     ModelLoadFailed,
-    PhaseChanged,
-    PrefillProgress,
     PrefixExplained,
     RequestEvent,
     RequestFailed,
     RequestFinished,
-    TokenDelta,
     WorkerExited,
 )
 from inference.model_config import ModelConfig, ModelInfo
@@ -29,6 +27,8 @@ from inference.process.worker_process import WorkerProcess
 from inference.request import EngineError, ErrorCode, GenerationRequest, ReadAhead, RequestId
 
 _logger = logging.getLogger(__name__)
+_OF_ONE_REQUEST = get_args(RequestEvent)
+_LAST_OF_A_REQUEST = (RequestFinished, RequestFailed, PrefixExplained)
 # Of the time close() may take, what the worker spends on writing; the rest is for stopping and exiting.
 _STORE_SHARE = 0.6
 
@@ -99,7 +99,7 @@ class EngineClient:
                 return
             while True:
                 event = await stream.get()
-                is_last = isinstance(event, RequestFinished | RequestFailed | PrefixExplained)
+                is_last = isinstance(event, _LAST_OF_A_REQUEST)
                 if is_last:
                     self._streams.pop(request.request_id, None)
                 yield event
@@ -183,13 +183,10 @@ class EngineClient:
             arrived.popleft()
 
     def _take_event(self, event: Event) -> None:
-        if isinstance(
-            event,
-            PhaseChanged | PrefillProgress | TokenDelta | RequestFinished | RequestFailed | PrefixExplained,
-        ):
+        if isinstance(event, _OF_ONE_REQUEST):
             stream = self._streams.get(event.request_id)
             if stream is not None:
-                stream.put_nowait(event)
+                stream.put_nowait(cast(RequestEvent, event))
             return
         if isinstance(event, ModelLoaded):
             self._model_info = event.info
@@ -197,7 +194,7 @@ class EngineClient:
         elif isinstance(event, ModelLoadFailed):
             self._model_info = None
             self._end_load(event.config, EngineError(event.code, event.message))
-        self._on_engine_event(event)
+        self._on_engine_event(cast(EngineEvent, event))
 
     def _end_load(self, config: ModelConfig, result: ModelInfo | EngineError) -> None:
         future = self._loads.pop(config, None)
