@@ -104,7 +104,7 @@ class ReplyRun:
     def num_remaining(self) -> int:
         """Tokens to decode before the next one can be sampled."""
         assert self.sequence is not None
-        return len(self.token_ids) - self.sequence.num_tokens
+        return len(self.token_ids) - len(self.sequence.token_ids)
 
     @property
     def counts(self) -> PromptCounts:

@@ -65,7 +65,7 @@ class Scheduler:
 
     @property
     def has_work(self) -> bool:
-        return self.has_replies or self._ahead is not None
+        return bool(self._running or self._waiting or self._ahead is not None)
 
     def runs(self) -> list[ReplyRun]:
         return [*self._running, *self._waiting]
@@ -101,7 +101,8 @@ class Scheduler:
         """At most one batch."""
         self._step += 1
         self._end_cancelled()
-        self._admit()
+        if self._waiting:
+            self._admit()
         parts = self._next_parts()
         if parts:
             self._decode(parts)
@@ -214,9 +215,8 @@ class Scheduler:
     # --- who may run ---------------------------------------------------------------------------------
 
     def _admit(self) -> None:
-        """In the order they came; one a step, so that nobody's decode waits for many restores."""
-        if not self._waiting:
-            return
+        """The first that waits, if it can: in the order they came, and one a step, so that nobody's decode waits for many
+        restores."""
         run = self._waiting[0]
         try:
             run.read()

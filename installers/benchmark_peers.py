@@ -43,4 +43,5 @@ def peer_binary(name: str) -> Path:
             if folder.exists():
                 os.rename(folder, work / "incomplete")
             os.rename(work / "build" / "bin", folder)
+        log.unlink()  # 16 MB of compiler warnings, of use only when a build failed
     return folder / name
