@@ -12,14 +12,14 @@ class Detokenizer:
     """
 
     def __init__(self) -> None:
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self.text = ""
+        self._incomplete = b""
 
     def append(self, piece: bytes) -> str:
         """The characters that `piece` completes, possibly none."""
-        new_text = self._decoder.decode(piece)
-        self.text += new_text
-        return new_text
+        data = self._incomplete + piece
+        text, num_decoded = codecs.utf_8_decode(data, "replace", False)
+        self._incomplete = data[num_decoded:]
+        return text
 
 
 def text_of_pieces(pieces: list[bytes]) -> str:

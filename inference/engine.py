@@ -189,7 +189,7 @@ class Engine:
     def run(self, store_timeout_s: Callable[[], float]) -> None:
         """Until stop(); then wait at most store_timeout_s() for the store to write what was handed to it."""
         while not self._is_stopping:
-            while (item := self._next()) is not None:
+            while self._waiting and (item := self._next()) is not None:
                 self._activity.advance()
                 self._take_up(item)
             scheduler = self._scheduler

@@ -4,7 +4,7 @@ next, and is told when they were."""
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from inference.context_fit import fit_prompt
@@ -23,8 +23,9 @@ from inference.request import ContextFit, FinishReason, GenerationRequest
 from inference.stored_sequence import StoredSequence
 from inference.token_logprobs import TokenLogprobs
 
-# A delta goes out at the first token and then at most this often, so that the pipe carries few frames.
-_DELTA_INTERVAL_S = 0.025
+# A delta goes out at the first token and then at most this often, as often as the window paints: each costs both
+# processes as much as the whole of two or three tokens.
+_DELTA_INTERVAL_S = 1 / 30
 
 
 class ReplyRun:
@@ -77,8 +78,8 @@ class ReplyRun:
         self._first_token_at = self._last_token_at = 0.0
         self._num_to_prefill = self._num_read = self._num_handed = 0
         self._has_joined = False
-        self._pending_ids: list[TokenId] = []
         self._pending_logprobs: list[TokenLogprobs] = []
+        self._num_told = 0
         self._is_decoding = False
 
     @property
@@ -106,7 +107,7 @@ class ReplyRun:
     def num_remaining(self) -> int:
         """Tokens to decode before the next one can be sampled."""
         assert self.sequence is not None
-        return len(self.token_ids) - self.sequence.num_tokens
+        return len(self.token_ids) - len(self.sequence.token_ids)
 
     @property
     def counts(self) -> PromptCounts:
@@ -198,32 +199,37 @@ class ReplyRun:
         """The part goes to decode now. What was handed over or brought before (the sequence was given up meanwhile, or
         another chat's stop dropped the batch) is counted as read once more, not as the prompt's."""
         assert self.sequence is not None
-        start, count = self.sequence.num_tokens, len(part.token_ids)
+        start = self.sequence.num_tokens
+        end = start + len(part.token_ids)
         first_new = max(start, self._num_handed)
-        self.reread_tokens += count - max(0, start + count - first_new)
-        self.prefilled_tokens += max(0, min(start + count, self.num_prompt_tokens) - first_new)
-        self._num_handed = max(self._num_handed, start + count)
+        self.reread_tokens += end - start - max(0, end - first_new)
+        if not self._is_decoding:
+            self.prefilled_tokens += max(0, min(end, self.num_prompt_tokens) - first_new)
+        self._num_handed = max(self._num_handed, end)
 
-    def took_part(self, part: BatchPart, seconds: float) -> Iterator[Event]:
+    def took_part(self, part: BatchPart, seconds: float) -> Iterable[Event]:
         """The part's rows are in the sequence; the step took so long."""
         assert self.sequence is not None
         assert self._stored is not None
-        end, count = self.sequence.num_tokens, len(part.token_ids)
-        if not self._is_decoding:
-            self._num_read += count
-            self._read_s += seconds
-            if end in self._stops:
-                self._stored.keep_checkpoint(self._stops[end])
-        if not part.want_logits or self._is_decoding:
+        if self._is_decoding:
             self._stored.keep_one_block()
-        if not self._is_decoding:
-            elapsed = time.monotonic() - self._prefill_started
-            yield PrefillProgress(
+            return ()
+        end, count = self.sequence.num_tokens, len(part.token_ids)
+        self._num_read += count
+        self._read_s += seconds
+        if end in self._stops:
+            self._stored.keep_checkpoint(self._stops[end])
+        if not part.want_logits:
+            self._stored.keep_one_block()
+        elapsed = time.monotonic() - self._prefill_started
+        if part.want_logits:
+            self.prefill_s += elapsed
+            self._stored.observe_prefill(self._num_read, self._read_s)
+        return (
+            PrefillProgress(
                 self.request.request_id, self._num_read, self._num_to_prefill, self.counts, elapsed
-            )
-            if part.want_logits:
-                self.prefill_s += elapsed
-                self._stored.observe_prefill(self._num_read, self._read_s)
+            ),
+        )
 
     def _checkpoint_stops(self) -> Iterator[tuple[int, CheckpointKind]]:
         assert self._stored is not None
@@ -235,14 +241,15 @@ class ReplyRun:
             if self.prompt.user_end and self.prompt.user_end <= last:
                 yield self.prompt.user_end, "user"
 
-    def sample(self) -> Iterator[Event]:
+    def sample(self) -> Iterable[Event]:
         """Choose the next token from the logits of the last part; sets finish_reason when it was the last one."""
         assert self._sampler is not None
         assert self.sequence is not None
         context, vocab = self._loaded.context, self._loaded.model.vocab
+        events: list[Event] = []
         if not self._is_decoding:
             self._is_decoding = True
-            yield PhaseChanged(self.request.request_id, Phase.DECODE)
+            events.append(PhaseChanged(self.request.request_id, Phase.DECODE))
         reply = self._text
         is_reasoning = reply.is_reasoning
         # A grammar is the answer's; whoever lets a model open reasoning by itself has it in the grammar.
@@ -256,20 +263,19 @@ class ReplyRun:
         self.decode_s = now - self._first_token_at
         if vocab.ends_generation(token) and not self.request.sampling.ignore_eos:
             self.finish_reason = FinishReason.STOP
-            return
+            return events
         if is_reasoning:
             reply.num_reasoning_tokens += 1
             self._reasoning_s += now - self._last_token_at
         self._last_token_at = now
         self.generated_ids.append(token)
         self.token_ids.append(token)
-        self._pending_ids.append(token)
         if self._sampler.logprobs is not None:
             self._pending_logprobs.append(self._sampler.logprobs)
         reply.append(token)
         if now - self._last_delta >= _DELTA_INTERVAL_S:
             self._last_delta = now
-            yield from self.pending_delta()
+            events += self.pending_delta()
         max_tokens = self.request.sampling.max_tokens
         if reply.has_stop_string:
             self.finish_reason = FinishReason.STOP
@@ -277,19 +283,21 @@ class ReplyRun:
             self.finish_reason = FinishReason.LENGTH
         elif self.sequence.num_tokens >= context.n_ctx:
             self.finish_reason = FinishReason.CONTEXT
+        return events
 
-    def pending_delta(self) -> Iterator[Event]:
+    def pending_delta(self) -> Iterable[Event]:
         """What was sampled and not told yet."""
         if self.finish_reason is not None:
             self._text.finish()
         text, reasoning = self._text.take_pending()
-        if not self._pending_ids and not text and not reasoning:
-            return
+        ids = self.generated_ids[self._num_told :]
+        if not ids and not text and not reasoning:
+            return ()
         assert self.ttft_s is not None
-        yield TokenDelta(
+        delta = TokenDelta(
             self.request.request_id,
             text,
-            tuple(self._pending_ids),
+            tuple(ids),
             len(self.generated_ids),
             self.decode_s,
             self.ttft_s,
@@ -298,7 +306,9 @@ class ReplyRun:
             self._text.num_reasoning_tokens,
             self._reasoning_s,
         )
-        self._pending_ids, self._pending_logprobs = [], []
+        self._num_told = len(self.generated_ids)
+        self._pending_logprobs = []
+        return (delta,)
 
     # --- the end ---------------------------------------------------------------------------------------
 

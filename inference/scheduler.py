@@ -10,9 +10,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from collections.abc import Sequence as ListOf
-from contextlib import contextmanager
 
 from inference.events import EngineStats, Event, Phase, PhaseChanged, RequestFailed
 from inference.kvcache.block_store import BlockStore
@@ -66,7 +65,7 @@ class Scheduler:
 
     @property
     def has_work(self) -> bool:
-        return self.has_replies or self._ahead is not None
+        return bool(self._running or self._waiting or self._ahead is not None)
 
     def runs(self) -> list[ReplyRun]:
         return [*self._running, *self._waiting]
@@ -102,7 +101,8 @@ class Scheduler:
         """At most one batch."""
         self._step += 1
         self._end_cancelled()
-        self._admit()
+        if self._waiting:
+            self._admit()
         parts = self._next_parts()
         if parts:
             self._decode(parts)
@@ -119,15 +119,17 @@ class Scheduler:
                 self._finish(run)
 
     def _next_parts(self) -> list[_Part]:
-        writing = [run for run in self._running if run.num_remaining == 1]
-        reading = [run for run in self._running if run.num_remaining > 1]
-        while self._context.num_free_cells < len(writing) + bool(reading):
+        writing: list[ReplyRun] = []
+        reading: list[ReplyRun] = []
+        for run in self._running:
+            (writing if run.num_remaining == 1 else reading).append(run)
+        while (num_free := self._context.num_free_cells) < len(writing) + bool(reading):
             if not self._make_room():
                 break
             writing = [run for run in writing if run.sequence is not None]
             reading = [run for run in reading if run.sequence is not None]
         parts = [(run, run.next_part(1, 1)) for run in writing]
-        most = min(self._context.params.n_ubatch, self._context.num_free_cells) - len(parts)
+        most = min(self._context.params.n_ubatch, num_free) - len(parts)
         if reading and most > 0:
             # Whoever has waited longest; of those that came at once, the first.
             reader = min(reading, key=lambda run: (run.last_served, run.arrived))
@@ -183,14 +185,18 @@ class Scheduler:
         return {run.request.request_id for run, part in parts if len(part.token_ids) > 1}
 
     def _take(self, parts: list[_Part], seconds: float) -> None:
-        self._observe_prefill(sum(len(part.token_ids) for _, part in parts if not part.want_logits), seconds)
+        # A batch has one part at most that is no last token of its sequence, as its last.
+        if not parts[-1][1].want_logits:
+            self._observe_prefill(len(parts[-1][1].token_ids), seconds)
         for run, part in parts:
-            with self._failing(run):
+            try:
                 self._emit_all(run.took_part(part, seconds))
                 if part.want_logits:
                     self._emit_all(run.sample())
                 if run.finish_reason is not None:
                     self._finish(run)
+            except Exception as error:
+                self._fail_by(run, error)
 
     def _observe_prefill(self, num_tokens: int, seconds: float) -> None:
         if num_tokens >= _LEAST_CHUNK:
@@ -201,17 +207,18 @@ class Scheduler:
         """Where the library could not take the dropped batch back, the sequence is empty now."""
         for run, _ in parts:
             if run.sequence is not None and not run.sequence.token_ids and not run.is_cancelled:
-                with self._failing(run):
+                try:
                     self._emit_all(run.join(run.sequence))
+                except Exception as error:
+                    self._fail_by(run, error)
 
     # --- who may run ---------------------------------------------------------------------------------
 
     def _admit(self) -> None:
-        """In the order they came; one a step, so that nobody's decode waits for many restores."""
-        if not self._waiting:
-            return
+        """The first that waits, if it can: in the order they came, and one a step, so that nobody's decode waits for many
+        restores."""
         run = self._waiting[0]
-        with self._failing(run):
+        try:
             run.read()
             sequence = self._sequence_for(run)
             if sequence is None:
@@ -220,19 +227,8 @@ class Scheduler:
             with self._lock:
                 self._waiting.remove(run)
                 self._running.append(run)
-
-    @contextmanager
-    def _failing(self, run: ReplyRun) -> Iterator[None]:
-        """Whatever goes wrong inside ends this reply, and no other."""
-        try:
-            yield
-        except EngineError as error:
-            self._fail(run, error.code, str(error), error.fit)
         except Exception as error:
-            _logger.exception("request %s failed", run.request.request_id)
-            self._fail(
-                run, ErrorCode.INTERNAL, f"something went wrong ({error}); the log has more: try again"
-            )
+            self._fail_by(run, error)
 
     def _sequence_for(self, run: ReplyRun) -> Sequence | None:
         """None: it has to wait for a sequence or for cells. Sequences that nobody uses are emptied unless they would be
@@ -318,6 +314,14 @@ class Scheduler:
         self._remove(run)
         self._emit(RequestFailed(run.request.request_id, code, message, fit))
         run.close()
+
+    def _fail_by(self, run: ReplyRun, error: Exception) -> None:
+        """Whatever went wrong in one reply ends it, and no other."""
+        if isinstance(error, EngineError):
+            self._fail(run, error.code, str(error), error.fit)
+            return
+        _logger.error("request %s failed", run.request.request_id, exc_info=error)
+        self._fail(run, ErrorCode.INTERNAL, f"something went wrong ({error}); the log has more: try again")
 
     def _remove(self, run: ReplyRun) -> None:
         with self._lock:

@@ -13,7 +13,8 @@ class AbortFlag:
     """
 
     def __init__(self) -> None:
-        self._buffer = ctypes.create_string_buffer(2)
+        self._bytes = bytearray(2)
+        self._buffer = (ctypes.c_char * 2).from_buffer(self._bytes)
         self._strlen = (
             ctypes.cast(ctypes.CDLL(None).strlen, ctypes.c_void_p)
             if _has_global_libc()
@@ -31,13 +32,13 @@ class AbortFlag:
         return ctypes.addressof(self._buffer)
 
     def set(self) -> None:
-        self._buffer[0] = b"\x01"
+        self._bytes[0] = 1
 
     def clear(self) -> None:
-        self._buffer[0] = b"\x00"
+        self._bytes[0] = 0
 
     def is_set(self) -> bool:
-        return self._buffer.raw[0] != 0
+        return self._bytes[0] != 0
 
 
 def _has_global_libc() -> bool:

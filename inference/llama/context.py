@@ -85,6 +85,11 @@ class Context:
             )
         self.memory = llama.llama_get_memory(self._handle)
         self._batch = llama.llama_batch_init(params.n_ubatch, 0, 1)
+        for index in range(params.n_ubatch):
+            self._batch.n_seq_id[index] = 1
+        # Each look at a field of the structure makes an object.
+        self._tokens, self._positions = self._batch.token, self._batch.pos
+        self._seq_ids, self._wants_logits = self._batch.seq_id, self._batch.logits
         self.kv_allocated_bytes = _allocated_bytes(log)
         self.flash_attention = bool(re.search(r"flash_attn\s*=\s*enabled", "\n".join(log)))
         window_cells = re.search(r"creating +SWA KV cache, size = (\d+) cells", "\n".join(log))
@@ -101,7 +106,7 @@ class Context:
     @property
     def num_free_cells(self) -> int:
         """Cells that no sequence's token needs. Counted, not asked: the library tells only what fits in one batch."""
-        return self.n_ctx - sum(sequence.num_tokens for sequence in self.sequences)
+        return self.n_ctx - sum([len(sequence.token_ids) for sequence in self.sequences])
 
     def decode(self, parts: ListOf[BatchPart]) -> None:
         """Append tokens to sequences, at most n_ubatch in all, each sequence once.
@@ -109,25 +114,24 @@ class Context:
         Raises DecodeAborted, or EngineError where the library failed; each sequence then holds what it held before,
         or nothing if its rows could not be taken back.
         """
-        if any(part.sequence.awaits_checkpoint for part in parts):
-            raise EngineError(
-                ErrorCode.INTERNAL, "blocks were restored without the checkpoint that completes them"
-            )
-        batch, index = self._batch, 0
+        index = 0
         for part in parts:
-            start = part.sequence.num_tokens
-            for offset, token in enumerate(part.token_ids):
-                batch.token[index] = token
-                batch.pos[index] = start + offset
-                batch.n_seq_id[index] = 1
-                batch.seq_id[index][0] = part.sequence.seq_id
-                batch.logits[index] = False
+            sequence = part.sequence
+            if sequence.awaits_checkpoint:
+                raise EngineError(
+                    ErrorCode.INTERNAL, "blocks were restored without the checkpoint that completes them"
+                )
+            for position, token in enumerate(part.token_ids, len(sequence.token_ids)):
+                self._tokens[index] = token
+                self._positions[index] = position
+                self._seq_ids[index][0] = sequence.seq_id
+                self._wants_logits[index] = False
                 index += 1
-            batch.logits[index - 1] = part.want_logits
-            part.sequence.logits_index = index - 1
-        batch.n_tokens = index
+            self._wants_logits[index - 1] = part.want_logits
+            sequence.logits_index = index - 1
+        self._batch.n_tokens = index
         self.num_decoded_tokens += index
-        result = self._llama.llama_decode(self._handle, batch)
+        result = self._llama.llama_decode(self._handle, self._batch)
         if result == 0:
             for part in parts:
                 part.sequence.extend(part.token_ids)

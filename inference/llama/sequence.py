@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence as ListOf
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,8 +21,7 @@ SCRATCH_ID = 0
 _PARTIAL_ONLY = 1
 
 
-@dataclass(frozen=True, slots=True)
-class BatchPart:
+class BatchPart(NamedTuple):
     """The next tokens of one sequence, at least one; logits are kept for the last one if wanted."""
 
     sequence: Sequence
@@ -93,8 +91,11 @@ class Sequence:
 
     def extend(self, token_ids: ListOf[TokenId]) -> None:
         """Context.decode computed their rows."""
+        was_empty = not self.token_ids
         self.token_ids.extend(token_ids)
-        self._note_company()
+        # Between those that hold something already, nothing has changed.
+        if was_empty:
+            self._note_company()
 
     def pos_min(self) -> int | None:
         """The first position whose rows every layer still holds (above 0 once a sliding window has moved on)."""

@@ -35,6 +35,7 @@ class Vocab:
         self._handle = llama.llama_model_get_vocab(model_handle)
         self._pieces = _Pieces(lambda token: self._render(token, special=False))
         self._written_pieces = _Pieces(lambda token: self._render(token, special=True))
+        self._is_end: dict[TokenId, bool] = {}
         self.size: int = llama.llama_vocab_n_tokens(self._handle)
         self.adds_bos: bool = llama.llama_vocab_get_add_bos(self._handle)
         bos = llama.llama_vocab_bos(self._handle)
@@ -136,7 +137,10 @@ class Vocab:
 
     def ends_generation(self, token: TokenId) -> bool:
         """EOS, end of turn, or any other token the model ends its reply with."""
-        return bool(self._llama.llama_vocab_is_eog(self._handle, token))
+        is_end = self._is_end.get(token)
+        if is_end is None:
+            is_end = self._is_end[token] = bool(self._llama.llama_vocab_is_eog(self._handle, token))
+        return is_end
 
     def _render(self, token: TokenId, *, special: bool) -> bytes:
         capacity = 64

@@ -8,6 +8,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable
+from typing import cast, get_args
 
 from inference.events import (
     EngineEvent,
@@ -17,15 +18,12 @@ from inference.events import (
     ModelLoaded,
     ModelLoadFailed,
     ModelLoadProgress,
-    PhaseChanged,
-    PrefillProgress,
     PrefixExplained,
     PromptCounted,
     RequestEvent,
     RequestFailed,
     RequestFinished,
     StopUnanswered,
-    TokenDelta,
     WorkerExited,
 )
 from inference.load_marks import LoadMarks
@@ -59,6 +57,8 @@ from inference.request import (
 from inference.sampling_params import SamplingParams
 
 _logger = logging.getLogger(__name__)
+_OF_ONE_REQUEST = get_args(RequestEvent)
+_LAST_OF_A_REQUEST = (RequestFinished, RequestFailed, PromptCounted, PrefixExplained, GrammarChecked)
 # Of the time close() may take, what the worker spends on writing; the rest is for stopping and exiting.
 _STORE_SHARE = 0.6
 # From a kill to the process's end.
@@ -159,9 +159,7 @@ class EngineClient:
                 return
             while True:
                 event = await stream.get()
-                is_last = isinstance(
-                    event, RequestFinished | RequestFailed | PromptCounted | PrefixExplained | GrammarChecked
-                )
+                is_last = isinstance(event, _LAST_OF_A_REQUEST)
                 if is_last:
                     self._forget_stream(request_id)
                 yield event
@@ -297,20 +295,10 @@ class EngineClient:
             self._watchdog.heard(event)
             return
         self._watchdog.heard()
-        if isinstance(
-            event,
-            PhaseChanged
-            | PrefillProgress
-            | TokenDelta
-            | RequestFinished
-            | RequestFailed
-            | PromptCounted
-            | PrefixExplained
-            | GrammarChecked,
-        ):
+        if isinstance(event, _OF_ONE_REQUEST):
             stream = self._streams.get(event.request_id)
             if stream is not None:
-                stream.put_nowait(event)
+                stream.put_nowait(cast(RequestEvent, event))
             return
         if isinstance(event, ModelLoadProgress):
             self._loading = event.config
@@ -320,7 +308,7 @@ class EngineClient:
         elif isinstance(event, ModelLoadFailed):
             self._loading = self._model_info = None
             self._end_load(event.config, EngineError(event.code, event.message))
-        self._on_engine_event(event)
+        self._on_engine_event(cast(EngineEvent, event))
 
     def _end_load(self, config: ModelConfig, result: ModelInfo | EngineError) -> None:
         future = self._loads.pop(config, None)

@@ -20,6 +20,7 @@ from inference.process.worker_death import WorkerDeath, count_memory_kills, deat
 _logger = logging.getLogger(__name__)
 _MAX_LOG_BYTES = 5 * 2**20
 _PACKAGE_ROOT = Path(__file__).resolve().parents[2]
+WORKER_MODULE = "inference.process.worker"
 
 
 # libgomp lets threads that wait at a barrier spin for milliseconds, and takes the processor from whoever hands the
@@ -69,7 +70,7 @@ class WorkerProcess:
         log = _open_log(config.log_file)
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "inference.process.worker", config.to_json(), str(os.getpid())],
+                [sys.executable, "-m", WORKER_MODULE, config.to_json(), str(os.getpid())],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log or subprocess.DEVNULL,

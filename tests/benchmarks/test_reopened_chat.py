@@ -17,7 +17,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from desktop.starter_model import find_starter_model
 from inference import (
     EngineClient,
     GenerationRequest,
@@ -28,8 +27,9 @@ from inference import (
     TokenDelta,
     WorkerConfig,
 )
-from inference.cpu_threads import default_threads
+from tests.benchmarks.engine_runs import starter
 from tests.benchmarks.llama_server import running_server
+from tests.benchmarks.peer_runs import default_environment
 
 pytestmark = pytest.mark.long
 
@@ -52,12 +52,6 @@ class Reopened:
     dropped_s: float
     decode_step_s: float
     num_bytes: int
-
-
-def starter() -> Path:
-    path = find_starter_model()
-    assert path is not None
-    return path
 
 
 def chat_of(num_sentences: int) -> tuple[Message, ...]:
@@ -154,7 +148,9 @@ def slot_restore(prompt: str, folder: Path) -> tuple[float, int]:
     """llama-server: seconds to restore the slot's file and to the first token, the least of several; the prompt's
     tokens."""
     folder.mkdir()
-    with running_server(starter(), folder, default_threads()) as server:
+    with running_server(
+        default_environment(), n_ctx=8448, slots=1, options=("--slot-save-path", str(folder))
+    ) as server:
         num_tokens, _ = server.first_token(prompt)
         server.slot("save", "chat")
         least = float("inf")
