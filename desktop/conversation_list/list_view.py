@@ -4,7 +4,7 @@ before a private chat and a pin before one that is kept in the memory store."""
 from __future__ import annotations
 
 from PySide6.QtCore import QItemSelectionModel, QModelIndex, QRect, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QAction, QKeySequence, QPainter, QPalette, QPen
+from PySide6.QtGui import QAction, QFocusEvent, QKeySequence, QPainter, QPalette, QPen
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QLineEdit,
@@ -110,6 +110,7 @@ class ConversationListView(QListView):
         self.pin_action = self._make_pin_action()
         self.addAction(self.pin_action)
         self.clicked.connect(self.chosen)
+        self.activated.connect(self._open_marked)
         self.activated.connect(self.chosen)
         self.selectionModel().currentChanged.connect(self._current_changed)
         for changed in (self.selectionModel().currentChanged, model.dataChanged, model.rowsRemoved):
@@ -132,6 +133,14 @@ class ConversationListView(QListView):
                 self.selectionModel().setCurrentIndex(
                     self._conversations.index(row), QItemSelectionModel.SelectionFlag.ClearAndSelect
                 )
+        finally:
+            self._selecting = False
+
+    def focusInEvent(self, event: QFocusEvent) -> None:
+        # Without a current row Qt takes the first one, which is no wish to open that chat.
+        self._selecting = True
+        try:
+            super().focusInEvent(event)
         finally:
             self._selecting = False
 
@@ -170,6 +179,12 @@ class ConversationListView(QListView):
     def _open_row(self, row: int) -> None:
         index = self._conversations.index(max(row, 0))
         if index.isValid():
+            self.setCurrentIndex(index)
+
+    def _open_marked(self, index: QModelIndex) -> None:
+        """Enter on the row that was marked for want of an open chat."""
+        if not self.selectionModel().isSelected(index):
+            self.setCurrentIndex(QModelIndex())
             self.setCurrentIndex(index)
 
     def _current_changed(self, current: QModelIndex, _previous: QModelIndex) -> None:

@@ -154,3 +154,17 @@ async def test_arrow_keys_go_through_the_chats_and_enter_writes_in_one(window: R
         assert view.hasFocus()
         QTest.keyClick(view, Qt.Key.Key_Return)
         assert window.input.hasFocus()
+
+
+async def test_coming_to_the_list_from_a_new_chat_opens_none_before_enter(window: RunningWindow) -> None:
+    async with window:
+        await with_chats(window, "One", "Two")
+        await window.everwarm.open_chat.open(None)
+        opened: list[object] = []
+        window.everwarm.list_view.opened.connect(opened.append)
+        window.everwarm.list_view.setFocus()
+        assert window.everwarm.list_view.currentIndex().data() == "Two"
+        assert (opened, window.texts) == ([], [])
+        QTest.keyClick(window.everwarm.list_view, Qt.Key.Key_Return)
+        await until(lambda: window.texts[:1] == ["Two"])
+        assert window.input.hasFocus()
