@@ -76,8 +76,12 @@ class StoredEntry:
         self.file_bytes = file_bytes
         self.modified_ns = self.last_access_ns = modified_ns
 
+    def __str__(self) -> str:
+        """Where its file is in the store."""
+        return f"{self.folder}/{self.name}"
+
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.folder}/{self.name})"
+        return f"{type(self).__name__}({self})"
 
     @property
     def hash(self) -> BlockHash:
