@@ -56,7 +56,7 @@ class LoadedModel:
         self._recommendation = recommended_sampling(self.model.header.metadata)
         self.sampling_defaults = self._recommendation.values
         self.reuse_rule = ReuseRule(n_swa=self.model.n_swa, recurrent=self.model.is_recurrent)
-        self._fields = _start_fields(self.model, self.context.params, model_digests)
+        self._fields = _start_fields(self.model, self.context, model_digests)
         self.info = self._read_info(config, time.monotonic() - started)
 
     @property
@@ -136,11 +136,12 @@ def _check_size(model: Model, n_ctx: int) -> None:
 
 
 def _start_fields(
-    model: Model, params: ContextParams, model_digests: ModelDigests | None
+    model: Model, context: Context, model_digests: ModelDigests | None
 ) -> Future[FingerprintFields] | None:
     """Hash the model's files beside everything else: the first request may well come later than the hash."""
     if model_digests is None:
         return None
+    params = context.params
 
     def compute() -> FingerprintFields:
         return FingerprintFields(
@@ -148,7 +149,7 @@ def _start_fields(
             library_build=library_build(),
             type_k=params.type_k,
             type_v=params.type_v,
-            flash_attention=True,
+            flash_attention=context.flash_attention,
             n_swa=model.n_swa,
             swa_full=params.swa_full,
             rope_factors=_rope_factors(model, params.n_ctx),

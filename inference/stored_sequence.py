@@ -52,7 +52,7 @@ class StoredPrefix:
 class BroughtPrefix:
     """The first reused + restored tokens of the prompt are in memory now. miss: why there is no more in the store.
 
-    num_stored: tokens that are stored, though a model with checkpoints may have to start before their end.
+    num_stored: tokens that are stored or in memory, though a model with checkpoints may have to start before their end.
     """
 
     reused_tokens: int
@@ -118,7 +118,7 @@ class StoredSequence:
         if self._should_move(prompt):
             self._sequence.clear()
         # Rows of these tokens stay where they are; whatever the sequence holds beyond comes from the store.
-        self._num_kept = num_leading_equal(self._sequence.token_ids, prompt.token_ids)
+        self._num_kept = num_common = num_leading_equal(self._sequence.token_ids, prompt.token_ids)
         num_stored, miss = self._bring_from_store(prompt, tokens)
         usable = self.num_in_memory(prompt)
         if usable and not self._go_back(usable):
@@ -129,6 +129,9 @@ class StoredSequence:
             usable = self.num_in_memory(prompt)
         if not usable:
             self._sequence.clear()
+        if self.has_checkpoints and self._store is not None:
+            # Of recurrent state the store cannot tell how much of another prompt it shares; memory can.
+            num_stored = max(num_stored, min(num_common, len(prompt.token_ids) - 1))
         reused = min(self._num_kept, usable)
         return BroughtPrefix(reused, usable - reused, num_stored, miss)
 

@@ -153,32 +153,12 @@ def text_of(num_tokens: int, letter: str = "q") -> str:
     return (letter + "x") * (num_tokens // 2) + letter * (num_tokens % 2)
 
 
-def test_a_longer_prompt_in_another_process_prefills_only_what_is_new(chat: Callable[[str], Chat]) -> None:
-    # Reported as ggml-org/llama.cpp#26676: "restored", and then everything was prefilled.
-    talk = chat("gqa")
-    first = talk.run(text_of(500), max_tokens=1)
-    assert first.counts.prefilled_tokens == 500
-    second = talk.run(text_of(500) + "1234567890", max_tokens=1)
-    assert second.counts.prefilled_tokens <= 11
-    assert second.counts.restored_tokens == 510 - second.counts.prefilled_tokens
-
-
 def test_the_counts_add_up_to_the_prompt(chat: Callable[[str], Chat]) -> None:
     talk = chat("gqa")
     for prompt in (text_of(100), text_of(100) + "abc", text_of(50), "z"):
         counts = talk.run(prompt).counts
         parts = counts.reused_tokens + counts.restored_tokens + counts.prefilled_tokens
         assert parts == counts.num_prompt_tokens == len(prompt)
-
-
-def test_a_prompt_shorter_than_what_is_stored_sees_nothing_of_the_rest(chat: Callable[[str], Chat]) -> None:
-    # Reported as ggml-org/llama.cpp#1585, #2479, #1257: the tail of a longer stored prefix leaked.
-    talk = chat("gqa")
-    talk.run(text_of(60) + text_of(40, "Z"))
-    shorter = talk.run(text_of(60))
-    assert (shorter.counts.restored_tokens, shorter.counts.prefilled_tokens) == (59, 1)
-    alone = Chat(talk._load, talk._path, talk._folder / "other").run(text_of(60))
-    assert shorter.generated_ids == alone.generated_ids
 
 
 @pytest.mark.parametrize("kind", TINY_KINDS)
@@ -204,57 +184,12 @@ def test_a_chat_that_goes_on_prefills_only_what_was_added(chat: Callable[[str], 
     assert (run.counts.restored_tokens, run.counts.prefilled_tokens) == (303, 3)
 
 
-@pytest.mark.parametrize("kind", WITHOUT_TRIMMING)
-def test_recurrent_state_is_reused_by_an_extension_and_by_nothing_else(
-    chat: Callable[[str], Chat], kind: str
-) -> None:
-    # Reported as ggml-org/llama.cpp#25913.
-    talk = chat(kind)
-    talk.run(text_of(200), max_tokens=1)
-    shares_150 = talk.run(text_of(150) + text_of(50, "Z"), max_tokens=1)
-    assert shares_150.counts.prefilled_tokens == 200
-    extends_all = talk.run(text_of(200) + "abc", max_tokens=1)
-    assert extends_all.counts.prefilled_tokens == 3
-
-
 def test_reuse_in_memory_needs_no_file(chat: Callable[[str], Chat]) -> None:
     talk = chat("gqa")
     loaded = talk._load_stored()
     talk.run(text_of(100), loaded)
     counts = talk.run(text_of(100) + "abc", loaded).counts
     assert (counts.reused_tokens, counts.restored_tokens) == (100, 0)
-
-
-def test_a_damaged_file_is_a_miss_and_the_warm_prefix_still_works(chat: Callable[[str], Chat]) -> None:
-    # Reported as ggml-org/llama.cpp#14434: a failed restore wiped a good warm cache.
-    talk = chat("gqa")
-    talk.run(text_of(300))
-    loaded = talk._load_stored()
-    talk.run(text_of(100), loaded)
-    for path in stored_files(talk):
-        data = bytearray(path.read_bytes())
-        data[-1] ^= 1
-        path.write_bytes(data)
-    counts = talk.run(text_of(200), loaded).counts
-    assert (counts.reused_tokens, counts.restored_tokens, counts.prefilled_tokens) == (100, 0, 100)
-
-
-@pytest.mark.parametrize(
-    "content", [None, b"", b"half", b"\x00" * 100_000], ids=["missing", "empty", "cut in half", "zeros"]
-)
-def test_a_file_that_cannot_be_used_costs_a_prefill_and_nothing_else(
-    chat: Callable[[str], Chat], content: bytes | None
-) -> None:
-    talk = chat("gqa")
-    expected = talk.run(text_of(100)).generated_ids
-    (path,) = stored_files(talk)
-    data = path.read_bytes()
-    path.unlink()
-    if content is not None:
-        path.write_bytes(data[: len(data) // 2] if content == b"half" else content)
-    again = talk.run(text_of(100))
-    assert again.counts.prefilled_tokens == 100
-    assert again.generated_ids == expected
 
 
 def test_an_empty_sequence_is_not_stored(chat: Callable[[str], Chat], load: Load) -> None:
