@@ -49,6 +49,9 @@ class Sampler:
         self.seed = secrets.randbelow(MAX_SEED + 1) if params.seed is None else params.seed
         self.logprobs: TokenLogprobs | None = None
         self._grammar = None
+        self._is_greedy_alone = False
+        self._biases: dict[int, float] = {}
+        self._logits_at: tuple[int, npt.NDArray[np.float32]] | None = None
         chain_params = llama.llama_sampler_chain_default_params()
         self._chain = llama.llama_sampler_chain_init(chain_params)
         try:
@@ -71,6 +74,8 @@ class Sampler:
         self._add_biases()
         self._add_penalties(values)
         if values.temperature < _GREEDY_BELOW:
+            # Where biases only lower some tokens, the likeliest of all is chosen unless it is one of them.
+            self._is_greedy_alone = not self._window and all(bias <= 0 for bias in self._biases.values())
             self._add(llama.llama_sampler_init_greedy())
         elif values.mirostat:
             self._add(llama.llama_sampler_init_temp(values.temperature))
@@ -107,6 +112,7 @@ class Sampler:
         unknown = next((token for token, _ in biases if token >= n_vocab), None)
         if unknown is not None:
             raise SamplingRefused(f"logit_bias names token {unknown}; this model has {n_vocab} tokens")
+        self._biases = dict(biases)
         native = (llama.llama_logit_bias * len(biases))(*biases)
         self._add(llama.llama_sampler_init_logit_bias(n_vocab, len(biases), native))
 
@@ -156,7 +162,7 @@ class Sampler:
         SamplingRefused where no token of this vocabulary fits into the grammar.
         """
         if self._grammar is None or not use_grammar:
-            token = TokenId(self._llama.llama_sampler_sample(self._chain, context_handle, index))
+            token = self._sample_freely(context_handle, index)
         else:
             token = self._sample_by_grammar(self._logits(context_handle, index))
         if self._params.top_logprobs:
@@ -164,6 +170,14 @@ class Sampler:
                 self._logits(context_handle, index), token, self._params.top_logprobs
             )
         return token
+
+    def _sample_freely(self, context_handle: int, index: int) -> TokenId:
+        if self._is_greedy_alone:
+            # The first of the largest, as the chain would choose it, which copies the whole vocabulary for that.
+            token = TokenId(int(self._logits(context_handle, index).argmax()))
+            if token not in self._biases:
+                return token
+        return TokenId(self._llama.llama_sampler_sample(self._chain, context_handle, index))
 
     def _sample_by_grammar(self, logits: npt.NDArray[np.float32]) -> TokenId:
         """As llama.cpp's common_sampler_sample: the chain's choice if it fits, else one among what fits.
@@ -192,7 +206,11 @@ class Sampler:
     def _logits(self, context_handle: int, index: int) -> npt.NDArray[np.float32]:
         """The model's own, shape (vocabulary size,); the library's memory, valid until the next decode."""
         pointer: Any = self._llama.llama_get_logits_ith(context_handle, index)
-        return np.ctypeslib.as_array(pointer, shape=(self._n_vocab,))
+        address = ctypes.addressof(pointer.contents)
+        if self._logits_at is None or self._logits_at[0] != address:
+            # Nearly always where they were at the last token.
+            self._logits_at = address, np.ctypeslib.as_array(pointer, shape=(self._n_vocab,))
+        return self._logits_at[1]
 
     def close(self) -> None:
         if self._grammar is not None:

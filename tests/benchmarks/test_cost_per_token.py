@@ -8,22 +8,22 @@ from pathlib import Path
 
 import pytest
 
-from inference import EngineClient, GenerationRequest, TokenDelta, WorkerConfig
+from inference import EngineClient, GenerationRequest, SamplingParams, TokenDelta, WorkerConfig
 from inference.process import worker_process
-from tests.benchmarks.engine_runs import greedy, starter_config
+from tests.benchmarks.engine_runs import starter_config
 
 pytestmark = pytest.mark.long
 
 MOST_OF_A_STEP = 0.02
 TURNS = 9
 NUM_GENERATED = 257
+# Not greedy, so that each step has both native calls.
+SAMPLING = SamplingParams(temperature=0.7, seed=1, max_tokens=NUM_GENERATED, ignore_eos=True)
 
 
 async def processor_seconds(client: EngineClient) -> float:
     """Of this process for each token of one reply, between its first delta and its last."""
-    request = GenerationRequest(
-        starter_config(1024), prompt="Once upon a time", sampling=greedy(NUM_GENERATED)
-    )
+    request = GenerationRequest(starter_config(1024), prompt="Once upon a time", sampling=SAMPLING)
     deltas: list[tuple[float, int]] = []
     async for event in client.generate(request):
         if isinstance(event, TokenDelta):

@@ -50,7 +50,7 @@ def main() -> None:
         return finished(run, kv)
 
     ReplyRun.finished = tell  # type: ignore[method-assign]
-    worker.main(sys.argv[1])
+    worker.main(sys.argv[1], int(sys.argv[2]))
 
 
 if __name__ == "__main__":

@@ -66,6 +66,16 @@ def desk(new_sequence: Callable[..., Sequence], tiny_paths: dict[str, Path]) -> 
     return Desk(new_sequence(tiny_paths["gqa"], n_ctx=512))
 
 
+@pytest.mark.parametrize("bias", [-100.0, -0.5, 0.5, 100.0])
+def test_temperature_0_heeds_biases(desk: Desk, bias: float) -> None:
+    """The likeliest token is looked up without the chain where no bias can matter."""
+    for biased in desk.by_rank[:3]:
+        logits = desk.logits.astype(np.float64)
+        logits[biased] += bias
+        expected = TokenId(int(logits.argmax()))
+        assert desk.draw(1, **GREEDY, logit_bias=((biased, bias),)) == [expected]
+
+
 def test_temperature_0_is_the_likeliest_token_whatever_else_is_set(desk: Desk) -> None:
     others = [
         {},
