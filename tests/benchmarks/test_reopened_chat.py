@@ -51,6 +51,7 @@ class Reopened:
     warm_s: float
     dropped_s: float
     decode_step_s: float
+    raw_read_s: float
     num_bytes: int
 
 
@@ -132,6 +133,8 @@ async def measure(chat: tuple[Message, ...], folder: Path) -> Reopened:
         return seconds, warm.timings.prefill_s
 
     warm = [await reopened(lambda: None) for _ in range(REPEATS)]
+    # Before the page cache is dropped: what fills it again may lie in smaller pages, which take longer to copy.
+    raw_read_s = min(read_all(folder) for _ in range(REPEATS))
     dropped = [await reopened(lambda: drop_from_page_cache(folder)) for _ in range(3)]
     await second.close(60)
     return Reopened(
@@ -140,6 +143,7 @@ async def measure(chat: tuple[Message, ...], folder: Path) -> Reopened:
         warm_s=min(seconds for seconds, _ in warm),
         dropped_s=min(seconds for seconds, _ in dropped),
         decode_step_s=min(step for _, step in warm),
+        raw_read_s=raw_read_s,
         num_bytes=bytes_in(folder),
     )
 
@@ -172,8 +176,7 @@ def test_a_reopened_chat_is_as_quick_as_the_disk_and_one_step_allow(
     reopened = asyncio.run(measure(chat, tmp_path / "kv"))
     peer_s, peer_tokens = slot_restore(written_out(chat), tmp_path / "slots")
     assert peer_tokens == reopened.num_tokens
-    raw_s = min(read_all(tmp_path / "kv") for _ in range(REPEATS))
-    limit_s = raw_s + reopened.decode_step_s
+    limit_s = reopened.raw_read_s + reopened.decode_step_s
     print(
         f"\n{reopened.num_tokens} tokens, {reopened.num_bytes / 1e6:.0f} MB: cold {reopened.cold_s * 1e3:.0f} ms, "
         f"reopened {reopened.warm_s * 1e3:.1f} ms (page cache dropped {reopened.dropped_s * 1e3:.1f} ms), "
