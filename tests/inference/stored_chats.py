@@ -27,8 +27,12 @@ from tests.inference.storeless_reference import StorelessReference
 
 def let_restoring_pay(folder: Path, fingerprint: Fingerprint) -> None:
     """What this machine really takes would make the choice between restoring and prefilling a matter of luck."""
-    rates = {folder_name(fingerprint): [[99.0, 50.0], [-99.0, 50.0]]}
-    (folder / "rates.json").write_text(json.dumps(rates))
+    let_restoring_pay_in(folder, folder_name(fingerprint))
+
+
+def let_restoring_pay_in(folder: Path, name: str) -> None:
+    """name: of the fingerprint's folder in the store."""
+    (folder / "rates.json").write_text(json.dumps({name: [[99.0, 50.0], [-99.0, 50.0]]}))
 
 
 def request(
