@@ -69,7 +69,6 @@ class BlockStore:
         self.folder = folder
         self._index = StoreIndex(folder)
         self._owners = Owners(folder / "owners")
-        self._rates: dict[Fingerprint, RestoreRates] = {}
         self._budget = StoreBudget(self._index, self._owners, budget_bytes)
         self._writer = StoreWriter(on_notice, on_stored, max_waiting_bytes)
         self._intake = EntryIntake(self._index, self._budget, self._writer)
@@ -125,10 +124,8 @@ class BlockStore:
             return self._index.notes.introduce(fields)
 
     def restore_rates(self, fingerprint: Fingerprint) -> RestoreRates:
-        """What is known of this disk and of this model."""
-        if fingerprint not in self._rates:
-            self._rates[fingerprint] = RestoreRates(self.folder / "rates.json", fingerprint)
-        return self._rates[fingerprint]
+        """What is known of this disk and of this model by now, other processes' measurements included."""
+        return RestoreRates(self.folder / "rates.json", fingerprint)
 
     def match_prefix(
         self, fingerprint: Fingerprint, token_ids: TokenArray, *, max_hit_length: int

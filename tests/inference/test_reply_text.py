@@ -65,8 +65,8 @@ def test_a_turn_that_does_not_end_with_eos_ends_the_reply_and_its_marker_is_not_
     assert vocab.eos != marker
     sample = Sampler.sample
 
-    def noted(sampler: Sampler, context_handle: int, index: int = -1) -> TokenId:
-        sampled.append(sample(sampler, context_handle, index))
+    def noted(sampler: Sampler, context_handle: int, index: int, *, use_grammar: bool) -> TokenId:
+        sampled.append(sample(sampler, context_handle, index, use_grammar=use_grammar))
         return sampled[-1]
 
     monkeypatch.setattr(Sampler, "sample", noted)

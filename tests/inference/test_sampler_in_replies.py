@@ -94,8 +94,10 @@ def test_penalties_see_a_restored_prompt_as_they_see_one_that_was_read(
     # The window covers the prompt: without it the reply is another one.
     create = Sampler.__init__
 
-    def forget_the_prompt(self: Sampler, llama: Any, params: Any, prompt_ids: Any, model: Any) -> None:
-        create(self, llama, params, [], model)
+    def forget_the_prompt(
+        self: Sampler, llama: Any, params: Any, prompt_ids: Any, model: Any, reply_ids: Any
+    ) -> None:
+        create(self, llama, params, [], model, reply_ids)
 
     monkeypatch.setattr(Sampler, "__init__", forget_the_prompt)
     assert ask(sampling).generated_ids != cold.generated_ids
