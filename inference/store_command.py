@@ -21,6 +21,7 @@ from inference.model_config import ModelConfig
 from inference.process.client import EngineClient
 from inference.process.worker_config import WorkerConfig
 from inference.request import EngineError, ErrorCode, GenerationRequest
+from inference.sampling_params import MAX_COUNT
 
 _EXIT_DAMAGE_REMOVED = 1
 _STORE_HAS_ONE_OF = ("owners", "changes.log", "model-digests.json")
@@ -151,7 +152,7 @@ def wipe(folder: Path, as_json: bool) -> None:
 @click.argument("model", type=GivenPath())
 @click.option("--prompt", help="Raw text; no chat template.")
 @click.option("--chat", type=GivenPath(), metavar="FILE.json", help='A list of {"role", "content"}.')
-@click.option("--context", type=click.IntRange(min=1), metavar="N", help="As for generate.")
+@click.option("--context", type=click.IntRange(1, MAX_COUNT), metavar="N", help="As for generate.")
 @AS_JSON
 @click.pass_obj
 def explain(
