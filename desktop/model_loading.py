@@ -12,7 +12,7 @@ from desktop.bridge.settings_writer import SettingsWriter
 from desktop.held_loads import HeldLoads
 from desktop.model_picker import ModelChoice
 from desktop.wording import as_sentence
-from inference import EngineClient, EngineError, ModelConfig, safe_config
+from inference import EngineClient, EngineError, ModelConfig, ModelInfo, safe_config
 
 
 class ModelLoading(QObject):
@@ -61,6 +61,13 @@ class ModelLoading(QObject):
             n_threads=settings.n_threads,
         )
         return (safe_config(config) or config) if path in settings.safe_models else config
+
+    def loaded_model(self, path: Path | None) -> ModelInfo | None:
+        """The model of this file, if it is the loaded one, with the settings that hold now."""
+        info = self._engine.model_info
+        return (
+            info if info is not None and path is not None and info.config == self.config(str(path)) else None
+        )
 
     async def load(self, path: Path) -> bool:
         """True: it is loaded and remembered as the last one used. False: `failed` has said why, or it is held; the

@@ -6,11 +6,10 @@ from PySide6.QtCore import QObject, QTimer, Signal
 
 from desktop.bridge.background_tasks import BackgroundTasks
 from desktop.bridge.conversation_tasks import ConversationTasks
-from desktop.chat.chat_request import chat_request
+from desktop.chat.next_request import next_request
 from desktop.chat.open_chat import OpenChat
 from desktop.chat.turn import Turn
 from desktop.chat.turn_queue import TurnQueue
-from desktop.conversations import ConversationStore, DatabaseUnusable
 from desktop.error_report import log
 from desktop.model_loading import ModelLoading
 from inference import EngineClient
@@ -54,38 +53,16 @@ class ChatPrefetch(QObject):
         self._timer.stop()
 
     async def prefetch(self) -> None:
-        conversation = self._open_chat.conversation
-        if conversation is None or not self._is_possible():
+        if self._open_chat.id is None or not self._is_possible():
             return
-        try:
-            branch = await self._chats.run(ConversationStore.branch, conversation.id)
-        except DatabaseUnusable:
+        request = await next_request(self._open_chat, self._chats, self._models)
+        if request is None or not self._is_possible():
             return
-        path = self._open_chat.model_path
-        if not branch or path is None or self._open_chat.id != conversation.id or not self._is_possible():
-            return
-        log.info("prefetch of a chat of %d messages", len(branch))
-        # As it is set now, which may be later than when the branch was asked for.
-        conversation = self._open_chat.conversation or conversation
-        self._engine.prefetch(
-            chat_request(
-                conversation,
-                branch,
-                self._models.config(str(path)),
-                default_template=self._open_chat.default_template,
-                context=self._open_chat.branch.context,
-            )
-        )
+        log.info("prefetch of a chat of %d messages", len(request.messages or ()))
+        self._engine.prefetch(request)
 
     def _is_possible(self) -> bool:
-        loaded, path = self._engine.model_info, self._open_chat.model_path
-        return (
-            not self._open_chat.is_private
-            and not self._turns.replying()
-            and loaded is not None
-            and path is not None
-            and loaded.config == self._models.config(str(path))
-        )
+        return not self._open_chat.is_private and not self._turns.replying()
 
     def _soon(self) -> None:
         self._timer.start()

@@ -8,18 +8,13 @@ from PySide6.QtCore import QObject, QTimer, Signal
 
 from desktop.bridge.background_tasks import BackgroundTasks
 from desktop.bridge.conversation_tasks import ConversationTasks
-from desktop.chat.chat_request import chat_request
 from desktop.chat.composer import Composer
 from desktop.chat.full_context import FullContext
+from desktop.chat.next_request import next_request
 from desktop.chat.open_chat import OpenChat
 from desktop.chat.turn_queue import TurnQueue
-from desktop.conversations import (
-    ConversationStore,
-    DatabaseUnusable,
-    StoredMessage,
-)
 from desktop.model_loading import ModelLoading
-from inference import ContextFit, EngineClient, EngineError, GenerationRequest
+from inference import ContextFit, EngineClient, EngineError
 
 COUNT_PAUSE_MS = 250
 """How often at most is counted while somebody types."""
@@ -84,7 +79,14 @@ class ContextCount(QObject):
 
     async def _count(self) -> ContextFit | None:
         """None: there is nothing to count, or the chat's model is not the loaded one."""
-        request = await self._request()
+        draft = self._composer.text()
+        request = await next_request(
+            self._open_chat,
+            self._chats,
+            self._models,
+            draft=draft if draft.strip() else None,
+            context=replace(self._open_chat.branch.context, choice=self._full_context.choice),
+        )
         if request is None:
             return None
         try:
@@ -92,33 +94,6 @@ class ContextCount(QObject):
         except EngineError:
             # Whoever sends the message will be told.
             return None
-
-    async def _request(self) -> GenerationRequest | None:
-        draft, conversation, path = (
-            self._composer.text(),
-            self._open_chat.conversation,
-            self._open_chat.model_path,
-        )
-        loaded = self._engine.model_info
-        if path is None or loaded is None or loaded.config != self._models.config(str(path)):
-            return None
-        branch: list[StoredMessage] = []
-        if conversation is not None:
-            try:
-                branch = await self._chats.run(ConversationStore.branch, conversation.id)
-            except DatabaseUnusable:
-                return None
-        if not branch and not draft.strip():
-            return None
-        return chat_request(
-            self._open_chat.conversation,
-            branch,
-            loaded.config,
-            draft=draft if draft.strip() else None,
-            default_template=self._open_chat.default_template,
-            is_private=self._open_chat.is_private,
-            context=replace(self._open_chat.branch.context, choice=self._full_context.choice),
-        )
 
     def _soon(self) -> None:
         # Not begun anew by every key: whoever types without a pause sees it grow all the same.

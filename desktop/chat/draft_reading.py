@@ -8,11 +8,10 @@ from PySide6.QtCore import QObject, QTimer, Signal
 from desktop.bridge.background_tasks import BackgroundTasks
 from desktop.bridge.conversation_tasks import ConversationTasks
 from desktop.bridge.settings_writer import SettingsWriter
-from desktop.chat.chat_request import chat_request
 from desktop.chat.composer import Composer
+from desktop.chat.next_request import next_request
 from desktop.chat.open_chat import OpenChat
 from desktop.chat.turn_queue import TurnQueue
-from desktop.conversations import ConversationStore, DatabaseUnusable, StoredMessage
 from desktop.error_report import log
 from desktop.model_loading import ModelLoading
 from inference import EngineClient, ReadAhead
@@ -78,30 +77,15 @@ class DraftReading(QObject):
 
     async def read(self, how_much: ReadAhead) -> None:
         """Tell the engine what is typed so far, if that is news: its whole words, or all of it as it would be sent."""
-        typed, chat_id = self._composer.text(), self._open_chat.id
+        typed = self._composer.text()
         draft = typed if how_much is ReadAhead.ALL else whole_words(typed)
         if not draft.strip() or (how_much, draft) == self._told or not self._is_wanted():
             return
         if how_much is ReadAhead.WORDS and self._told == (ReadAhead.ALL, typed):
             return
-        branch: list[StoredMessage] = []
-        if chat_id is not None:
-            try:
-                branch = await self._chats.run(ConversationStore.branch, chat_id)
-            except DatabaseUnusable:
-                return
-        path = self._open_chat.model_path
-        if path is None or self._open_chat.id != chat_id:
+        request = await next_request(self._open_chat, self._chats, self._models, draft=draft)
+        if request is None:
             return
-        request = chat_request(
-            self._open_chat.conversation,
-            branch,
-            self._models.config(str(path)),
-            draft=draft,
-            context=self._open_chat.branch.context,
-            default_template=self._open_chat.default_template,
-            is_private=self._open_chat.is_private,
-        )
         if [message.role for message in request.messages or ()][-2:] == ["user", "user"]:
             return
         self._told = how_much, draft
@@ -110,10 +94,7 @@ class DraftReading(QObject):
 
     def _is_wanted(self) -> bool:
         when = self._settings.settings.read_drafts
-        if when == "never" or (when == "on mains power" and _on_battery()):
-            return False
-        loaded, path = self._engine.model_info, self._open_chat.model_path
-        return loaded is not None and path is not None and loaded.config == self._models.config(str(path))
+        return not (when == "never" or (when == "on mains power" and _on_battery()))
 
     def _soon(self, pause_ms: int) -> None:
         # Not begun anew by every key: whoever types without a pause is read all the same.

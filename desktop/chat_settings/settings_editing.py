@@ -64,10 +64,7 @@ class ChatSettingsEditing(QObject):
     @property
     def model(self) -> ModelInfo | None:
         """The open chat's, if it is the loaded one."""
-        info, path = self._engine.model_info, self._open_chat.model_path
-        if info is None or path is None or info.config != self._models.config(str(path)):
-            return None
-        return info
+        return self._models.loaded_model(self._open_chat.model_path)
 
     def _change(self, settings: ChatSettings) -> None:
         self._open_chat.change_settings(settings)
