@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from PySide6.QtCore import QObject, Signal
@@ -137,14 +138,7 @@ class FullContext(QObject):
             self._settings.change(lambda settings: replace(settings, n_ctx=former))
 
     async def pin(self, key: MessageId, is_pinned: bool) -> None:
-        try:
-            await self._chats.run(set_message_pinned, key, is_pinned)
-        except NotSaved as error:
-            self.not_saved.emit(str(error))
-            return
-        except NoSuchRecord:
-            return
-        await self._read_context()
+        await self._change(lambda store: set_message_pinned(store, key, is_pinned))
 
     def _act(self, key: int, action: str) -> None:
         if action in (DROP_OLDEST, CONTINUE_DROPPING[0]):
@@ -191,16 +185,21 @@ class FullContext(QObject):
         conversation_id = self._open_chat.id
         if conversation_id is None:
             return
+        is_kept = await self._change(lambda store: set_context_choice(store, conversation_id, choice))
+        if is_kept and self._choice_of_new_chat is choice:
+            self._choice_of_new_chat = None
+
+    async def _change(self, change: Callable[[ConversationStore], None]) -> bool:
+        """On disk, and then shown. False: it could not be saved, or what it is about is gone."""
         try:
-            await self._chats.run(set_context_choice, conversation_id, choice)
+            await self._chats.run(change)
         except NotSaved as error:
             self.not_saved.emit(str(error))
-            return
+            return False
         except NoSuchRecord:
-            return
+            return False
         await self._read_context()
-        if self._choice_of_new_chat is choice:
-            self._choice_of_new_chat = None
+        return True
 
     async def _read_context(self) -> None:
         conversation_id = self._open_chat.id

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from PySide6.QtCore import QRectF, Qt
+from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QFontMetricsF, QPainter
 
 from desktop.chat.transcript_style import TranscriptStyle
@@ -18,6 +19,10 @@ class HotSpot:
     kind: Literal["copy", "action", "suggestion", "details", "reasoning"]
     value: str
     label: str
+
+
+def moved_spots(spots: Iterable[HotSpot], by: QPointF) -> list[HotSpot]:
+    return [replace(spot, rect=spot.rect.translated(by)) for spot in spots]
 
 
 def paint_hot_spot(

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import ceil
 
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QFontMetricsF, QPainter
 
+from desktop.chat.chevron import paint_chevron
 from desktop.chat.details_layout import DetailsLayout
-from desktop.chat.hot_spot import HotSpot
+from desktop.chat.hot_spot import HotSpot, moved_spots
 from desktop.chat.markdown_blocks import MarkdownBlock
 from desktop.chat.text_layout import TextBlockLayout
 from desktop.chat.transcript_message import TranscriptMessage
@@ -94,7 +94,8 @@ class MessageFooter:
         painter.drawText(rect, Qt.TextFlag.TextWordWrap.value, self._caption_text)
         line = QFontMetricsF(style.small_font).lineSpacing()
         if self._message.details:
-            self._paint_chevron(painter, QPointF(rect.right() + style.px(10), rect.bottom() - line / 2))
+            centre = QPointF(rect.right() + style.px(10), rect.bottom() - line / 2)
+            paint_chevron(painter, centre, style, is_unfolded=self._is_unfolded)
         if not self._dot_room():
             return
         # Reading is blue, writing glows, waiting is a ring.
@@ -105,17 +106,6 @@ class MessageFooter:
         painter.setPen(colour)
         painter.setBrush(Qt.BrushStyle.NoBrush if state == "queued" else colour)
         painter.drawEllipse(centre, radius, radius)
-
-    def _paint_chevron(self, painter: QPainter, centre: QPointF) -> None:
-        """Points to the right, or down to what is unfolded."""
-        size = int(self._style.px(14))
-        painter.save()
-        painter.translate(centre)
-        if not self._is_unfolded:
-            painter.rotate(-90)
-        chevron = icon("chevron-down", self._style.theme.muted)
-        chevron.paint(painter, -size // 2, -size // 2, size, size)
-        painter.restore()
 
     def hot_spots(self) -> list[HotSpot]:
         return self._details_spots() + self._actions
@@ -143,7 +133,7 @@ class MessageFooter:
         if self._message.role == "user":
             for line in lines:
                 shift = style.column_width - line[-1].rect.right()
-                line[:] = [replace(spot, rect=spot.rect.translated(shift, 0)) for spot in line]
+                line[:] = moved_spots(line, QPointF(shift, 0))
         return [spot for line in lines for spot in line]
 
 

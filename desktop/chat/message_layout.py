@@ -8,7 +8,7 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QFontMetricsF, QPainter
 
 from desktop.chat.block_layout import estimated_text_height
-from desktop.chat.hot_spot import HotSpot
+from desktop.chat.hot_spot import HotSpot, moved_spots
 from desktop.chat.markdown_document import MarkdownDocument
 from desktop.chat.memory_mark import mark_height, paint_mark
 from desktop.chat.message_footer import STREAMING_STATES, MessageFooter
@@ -271,11 +271,7 @@ class MessageLayout:
         rows = self.rows
         spots = self._reasoning.hot_spots(top, bottom) if self._reasoning is not None else []
         origin = self.rows_origin
-        for _, row, y in rows.placed():
-            if row.layout is not None and y + row.height >= top and y <= bottom:
-                corner = QPointF(origin.x() + rows.block_left(row), origin.y() + y)
-                spots += [replace(s, rect=s.rect.translated(corner)) for s in row.layout.hot_spots()]
+        spots += moved_spots(rows.hot_spots(top - origin.y(), bottom - origin.y()), origin)
         if self._footer is not None:
-            below = QPointF(0, self._body_height())
-            spots += [replace(s, rect=s.rect.translated(below)) for s in self._footer.hot_spots()]
+            spots += moved_spots(self._footer.hot_spots(), QPointF(0, self._body_height()))
         return spots

@@ -18,6 +18,7 @@ from desktop.chat.block_layout import (
     indent_px,
 )
 from desktop.chat.code_layout import CodeLayout
+from desktop.chat.hot_spot import HotSpot, moved_spots
 from desktop.chat.markdown_blocks import MarkdownBlock
 from desktop.chat.table_layout import TableLayout
 from desktop.chat.text_layout import TextBlockLayout, Tone
@@ -201,6 +202,14 @@ class MessageRows:
 
     def _mirrored(self, rect: QRectF) -> QRectF:
         return QRectF(self.width - rect.right(), rect.top(), rect.width(), rect.height())
+
+    def hot_spots(self, top: float, bottom: float) -> list[HotSpot]:
+        """Buttons of the blocks between two heights."""
+        spots: list[HotSpot] = []
+        for _, row, y in self.placed():
+            if row.layout is not None and y + row.height >= top and y <= bottom:
+                spots += moved_spots(row.layout.hot_spots(), QPointF(self.block_left(row), y))
+        return spots
 
     def row_at(self, y: float) -> PlacedRow | None:
         """The row at a height, the nearest one if it lies between rows."""

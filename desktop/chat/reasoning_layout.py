@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import ceil
 
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QFontMetricsF, QPainter
 
-from desktop.chat.hot_spot import HotSpot
+from desktop.chat.chevron import paint_chevron
+from desktop.chat.hot_spot import HotSpot, moved_spots
 from desktop.chat.markdown_document import MarkdownDocument
 from desktop.chat.message_rows import MessageRows
 from desktop.chat.transcript_message import ShownReasoning
 from desktop.chat.transcript_style import TranscriptStyle
-from desktop.icons import icon
 
 
 class ReasoningLayout:
@@ -98,6 +97,9 @@ class ReasoningLayout:
     def _rows_top(self) -> float:
         return self._line_height() + self._style.px(10)
 
+    def _rows_origin(self) -> QPointF:
+        return QPointF(self._indent(), self._rows_top())
+
     def _sum_heights(self) -> None:
         text_height = self._rows.height if self._rows is not None and self._rows.rows else 0.0
         below = self._style.px(14)
@@ -107,11 +109,13 @@ class ReasoningLayout:
         style, theme = self._style, self._style.theme
         painter.setFont(style.small_font)
         painter.setPen(QColor(theme.muted))
-        painter.drawText(self._line(), Qt.AlignmentFlag.AlignVCenter, self._reasoning.words)
-        self._paint_chevron(painter)
+        line = self._line()
+        painter.drawText(line, Qt.AlignmentFlag.AlignVCenter, self._reasoning.words)
+        centre = QPointF(line.right() + style.px(10), line.center().y())
+        paint_chevron(painter, centre, style, is_unfolded=self._is_unfolded)
         if self._rows is None or not self._rows.rows:
             return
-        origin = QPointF(self._indent(), self._rows_top())
+        origin = self._rows_origin()
         painter.fillRect(QRectF(2, origin.y(), 3, self._rows.height), QColor(theme.border))
         painter.save()
         painter.translate(origin)
@@ -122,16 +126,6 @@ class ReasoningLayout:
         metrics = QFontMetricsF(self._style.small_font)
         return QRectF(0, 0, metrics.horizontalAdvance(self._reasoning.words) + 1, self._line_height())
 
-    def _paint_chevron(self, painter: QPainter) -> None:
-        """Points to the right, or down to what is unfolded."""
-        size, line = int(self._style.px(14)), self._line()
-        painter.save()
-        painter.translate(QPointF(line.right() + self._style.px(10), line.center().y()))
-        if not self._is_unfolded:
-            painter.rotate(-90)
-        icon("chevron-down", self._style.theme.muted).paint(painter, -size // 2, -size // 2, size, size)
-        painter.restore()
-
     def hot_spots(self, top: float, bottom: float) -> list[HotSpot]:
         """The line itself, and buttons of its blocks between two heights."""
         pad = self._style.px(4)
@@ -140,8 +134,5 @@ class ReasoningLayout:
         spots = [HotSpot(rect, "reasoning", "", label)]
         if self._rows is None:
             return spots
-        for _, row, y in self._rows.placed():
-            corner = QPointF(self._indent() + self._rows.block_left(row), self._rows_top() + y)
-            if row.layout is not None and corner.y() + row.height >= top and corner.y() <= bottom:
-                spots += [replace(s, rect=s.rect.translated(corner)) for s in row.layout.hot_spots()]
-        return spots
+        origin = self._rows_origin()
+        return spots + moved_spots(self._rows.hot_spots(top - origin.y(), bottom - origin.y()), origin)

@@ -20,7 +20,7 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QMenu, QToolButton, QWidget
 
 from desktop.chat.empty_hint import EmptyHint
-from desktop.chat.hot_spot import HotSpot, paint_hot_spot
+from desktop.chat.hot_spot import HotSpot, moved_spots, paint_hot_spot
 from desktop.chat.message_layout import MessageLayout
 from desktop.chat.transcript_layout import TranscriptLayout
 from desktop.chat.transcript_pointer import TranscriptPointer
@@ -230,13 +230,12 @@ class TranscriptCanvas(QAbstractScrollArea):
         height, left = self.viewport().height(), self._column_left()
         if not self._layout.messages:
             spots = self._hint.hot_spots(self._layout.style, height)
-            return [(-1, _moved(spot, left, 0)) for spot in spots]
+            return [(-1, spot) for spot in moved_spots(spots, QPointF(left, 0))]
         found = []
         for index in self._layout.visible(self._top, self._top + height):
             message = self._layout.messages[index]
             y = round(self._layout.top_of(index) - self._top)
-            for spot in message.hot_spots(-y, height - y):
-                moved = _moved(spot, left, y)
+            for moved in moved_spots(message.hot_spots(-y, height - y), QPointF(left, y)):
                 if moved.rect.bottom() > 0 and moved.rect.top() < height:
                     found.append((message.message.key, moved))
         return found
@@ -376,7 +375,3 @@ class TranscriptCanvas(QAbstractScrollArea):
         self._focused_spot = following if 0 <= following < count else None
         self.viewport().update()
         return self._focused_spot is not None or super().focusNextPrevChild(forward)
-
-
-def _moved(spot: HotSpot, dx: float, dy: float) -> HotSpot:
-    return HotSpot(spot.rect.translated(dx, dy), spot.kind, spot.value, spot.label)

@@ -8,7 +8,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable
-from typing import cast, get_args
+from typing import TypeVar, cast, get_args
 
 from inference.events import (
     EngineEvent,
@@ -57,6 +57,7 @@ from inference.request import (
 from inference.sampling_params import SamplingParams
 
 _logger = logging.getLogger(__name__)
+_Answer = TypeVar("_Answer", PrefixExplained, PromptCounted, GrammarChecked)
 _OF_ONE_REQUEST = get_args(RequestEvent)
 _LAST_OF_A_REQUEST = (RequestFinished, RequestFailed, PromptCounted, PrefixExplained, GrammarChecked)
 # Of the time close() may take, what the worker spends on writing; the rest is for stopping and exiting.
@@ -120,31 +121,26 @@ class EngineClient:
 
     async def explain(self, request: GenerationRequest) -> PrefixExplained:
         """What the store has of the request's prompt, without reading or decoding any of it. Raises EngineError."""
-        async for event in self._stream(request.request_id, Explain(request)):
-            if isinstance(event, PrefixExplained):
-                return event
-            if isinstance(event, RequestFailed):
-                raise EngineError(event.code, event.message)
-        raise EngineError(ErrorCode.INTERNAL, "the engine gave no answer: try again")
+        return await self._answer(request.request_id, Explain(request), PrefixExplained)
 
     async def count(self, request: GenerationRequest) -> ContextFit:
         """How the request would fit into the context, answered beside replies that run. Raises EngineError, also where
         its model is not the loaded one."""
-        async for event in self._stream(request.request_id, Count(request)):
-            if isinstance(event, PromptCounted):
-                return event.fit
-            if isinstance(event, RequestFailed):
-                raise EngineError(event.code, event.message)
-        raise EngineError(ErrorCode.INTERNAL, "the engine gave no answer: try again")
+        return (await self._answer(request.request_id, Count(request), PromptCounted)).fit
 
     async def check_grammar(self, sampling: SamplingParams) -> str | None:
         """Why no reply can follow its grammar or JSON schema, one line; None: nothing was found. Raises EngineError."""
         request_id = new_request_id()
-        async for event in self._stream(request_id, CheckGrammar(request_id, sampling)):
-            if isinstance(event, GrammarChecked):
-                return event.problem
-            if isinstance(event, RequestFailed):
-                raise EngineError(event.code, event.message)
+        return (await self._answer(request_id, CheckGrammar(request_id, sampling), GrammarChecked)).problem
+
+    async def _answer(self, request_id: RequestId, command: Command, answer: type[_Answer]) -> _Answer:
+        """Of a question that has one event for an answer. Raises EngineError."""
+        async with contextlib.aclosing(self._stream(request_id, command)) as events:
+            async for event in events:
+                if isinstance(event, answer):
+                    return event
+                if isinstance(event, RequestFailed):
+                    raise EngineError(event.code, event.message)
         raise EngineError(ErrorCode.INTERNAL, "the engine gave no answer: try again")
 
     async def _stream(self, request_id: RequestId, command: Command) -> AsyncGenerator[RequestEvent, None]:
