@@ -24,10 +24,9 @@ from inference import (
     ModelConfig,
     RequestFinished,
     SamplingParams,
-    TokenDelta,
     WorkerConfig,
 )
-from tests.benchmarks.engine_runs import starter
+from tests.benchmarks.engine_runs import answer, starter
 from tests.benchmarks.llama_server import running_server
 from tests.benchmarks.peer_runs import default_environment
 
@@ -77,13 +76,8 @@ async def ask(
         if isinstance(asked, str)
         else GenerationRequest(config, messages=asked, sampling=sampling)
     )
-    began, first = time.perf_counter(), 0.0
-    async for event in client.generate(request):
-        if isinstance(event, TokenDelta) and not first:
-            first = time.perf_counter() - began
-        if isinstance(event, RequestFinished):
-            return first, event
-    raise AssertionError("no reply")
+    told = await answer(client, request)
+    return told.ttft_s, told.finished
 
 
 def drop_from_page_cache(folder: Path) -> None:

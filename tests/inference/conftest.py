@@ -16,6 +16,7 @@ from inference.kvcache.model_digest import ModelDigests
 from inference.loaded_model import LoadedModel
 from inference.model_config import ModelConfig
 from inference.request import RequestId
+from tests.inference.stored_chats import StoredChats
 from tests.tiny_models import write_hybrid, write_llama, write_mamba, write_sliding_window
 
 TINY_KINDS = ("mha", "gqa", "mqa", "sliding window", "recurrent", "hybrid")
@@ -136,3 +137,17 @@ def start_engine(tmp_path: Path) -> Iterator[Callable[..., RunningEngine]]:
     yield start
     for engine in started:
         engine.close()
+
+
+@pytest.fixture
+def open_chats(tmp_path: Path) -> Iterator[Callable[..., StoredChats]]:
+    """open_chats(model, …) -> StoredChats; closed after the test."""
+    opened: list[StoredChats] = []
+
+    def open_chats(model: Path, **params: int) -> StoredChats:
+        opened.append(StoredChats(model, tmp_path / "kv", **params))
+        return opened[-1]
+
+    yield open_chats
+    for chats in opened:
+        chats.close()

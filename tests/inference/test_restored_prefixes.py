@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -34,20 +34,6 @@ ROOT = Path(__file__).resolve().parents[2]
 ANY_PREFIX = ("mha", "gqa", "mqa")
 RECURRENT = ("recurrent", "hybrid")
 Open = Callable[..., StoredChats]
-
-
-@pytest.fixture
-def open_chats(tmp_path: Path) -> Iterator[Open]:
-    """open_chats(model, …) -> StoredChats; closed after the test."""
-    opened: list[StoredChats] = []
-
-    def open_chats(model: Path, **params: int) -> StoredChats:
-        opened.append(StoredChats(model, tmp_path / "kv", **params))
-        return opened[-1]
-
-    yield open_chats
-    for chats in opened:
-        chats.close()
 
 
 # --- "restored", and then everything is prefilled. Reported as ggml-org/llama.cpp#26676 ---------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,20 +21,6 @@ STRIPS_REASONING = CHATML.replace(
     "(message['content'].split('</think>')[-1] if not loop.last else message['content'])",
 )
 Open = Callable[..., StoredChats]
-
-
-@pytest.fixture
-def open_chats(tmp_path: Path) -> Iterator[Open]:
-    """open_chats(model, …) -> StoredChats; closed after the test."""
-    opened: list[StoredChats] = []
-
-    def open_chats(model: Path, **params: int) -> StoredChats:
-        opened.append(StoredChats(model, tmp_path / "kv", **params))
-        return opened[-1]
-
-    yield open_chats
-    for chats in opened:
-        chats.close()
 
 
 def user(text: str) -> Message:

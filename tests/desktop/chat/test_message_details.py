@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
 from PySide6.QtCore import QPoint, QPointF, Qt, QTimer
 from PySide6.QtGui import QContextMenuEvent
 from PySide6.QtWidgets import QMenu
@@ -20,15 +19,6 @@ DETAILS = (
     Detail("Read (prefill)", "31 tokens", "prefilled"),
     Detail("Why", "the store goes on with “ cat” where this chat says “ dog”. " * 3),
 )
-
-
-@pytest.fixture
-def view(qtbot: QtBot) -> TranscriptView:
-    widget = TranscriptView()
-    qtbot.addWidget(widget)
-    widget.resize(800, 600)
-    widget.show()
-    return widget
 
 
 def answered(key: int, text: str = "Sure.") -> TranscriptMessage:

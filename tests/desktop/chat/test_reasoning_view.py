@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 
@@ -10,15 +9,6 @@ from desktop.chat.transcript_message import ShownReasoning, TranscriptMessage
 from desktop.chat.transcript_view import TranscriptView
 
 WORDS = "Thought for 3.2 s · 40 tokens"
-
-
-@pytest.fixture
-def view(qtbot: QtBot) -> TranscriptView:
-    widget = TranscriptView()
-    qtbot.addWidget(widget)
-    widget.resize(800, 600)
-    widget.show()
-    return widget
 
 
 def thinking(text: str) -> ShownReasoning:

@@ -2,7 +2,6 @@
 
 import random
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PySide6.QtCore import QTimer
@@ -40,15 +39,6 @@ See [docs].
 
 [docs]: https://example.org/docs
 """  # noqa: W291
-
-
-@pytest.fixture
-def view(qtbot) -> TranscriptView:
-    widget = TranscriptView()
-    qtbot.addWidget(widget)
-    widget.resize(800, 600)
-    widget.show()
-    return widget
 
 
 def writing(key: int = 2, text: str = "") -> TranscriptMessage:

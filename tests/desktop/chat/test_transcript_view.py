@@ -12,15 +12,6 @@ from desktop.chat.transcript_view import TranscriptView
 from desktop.theme import apply_theme, load_theme
 
 
-@pytest.fixture
-def view(qtbot) -> TranscriptView:
-    widget = TranscriptView()
-    qtbot.addWidget(widget)
-    widget.resize(800, 600)
-    widget.show()
-    return widget
-
-
 def user(key: int, text: str) -> TranscriptMessage:
     return TranscriptMessage(key, "user", text)
 
