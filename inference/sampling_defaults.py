@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 
 from inference.sampling_params import SamplingParams
 
@@ -34,7 +34,8 @@ class SamplingDefaults:
 
     def completed(self, params: SamplingParams) -> SamplingParams:
         """params with nothing left open, to be used and recorded with the reply."""
-        return replace(params, **asdict(self.under(params)))
+        open_names = [name for name in _NAMES if getattr(params, name) is None]
+        return replace(params, **{name: getattr(self, name) for name in open_names})
 
 
 _NAMES = tuple(field.name for field in fields(SamplingDefaults))

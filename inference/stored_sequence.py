@@ -242,12 +242,13 @@ class StoredSequence:
         num_held = num_leading_equal(self._sequence.token_ids, ids[:target])
         # Of blocks that are in memory already no byte is read.
         blocks = [
-            (matched.block, ids[matched.block.start : min(matched.block.start + matched.num_tokens, target)])
+            (matched.block, ids[start : min(start + matched.num_tokens, target)])
             for matched in (() if self._kind == StateKind.CHECKPOINTS_ONLY else match.blocks)
-            if matched.block.start < target and matched.block.start + matched.num_tokens > num_held
+            if (start := matched.block.start) < target and start + matched.num_tokens > num_held
         ]
         if checkpoint is None:
-            return all(self._restore_block(block, rows) for block, rows in blocks)
+            with self._sequence.several_appends():
+                return all(self._restore_block(block, rows) for block, rows in blocks)
         with ExitStack() as opened:
             # Blocks without their checkpoint cost what memory has, so all are verified before the first is used.
             payloads: list[StateBytes] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 from dataclasses import asdict, dataclass
@@ -32,7 +33,8 @@ class FingerprintFields:
     layout_version: int = LAYOUT_VERSION
 
 
+@functools.lru_cache(maxsize=64)
 def fingerprint(fields: FingerprintFields) -> Fingerprint:
-    """SHA-256 of the fields in canonical JSON."""
+    """SHA-256 of the fields in canonical JSON; remembered, since it is asked for before every prompt."""
     canonical = json.dumps(asdict(fields), sort_keys=True, separators=(",", ":"))
     return Fingerprint(hashlib.sha256(canonical.encode()).digest())

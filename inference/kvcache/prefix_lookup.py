@@ -22,9 +22,9 @@ def match_prefix(
         walk = tree.walk(fingerprint, token_ids, index.token_ids)
         checkpoints = tuple(tree.checkpoints_of(fingerprint, token_ids, max_hit_length))
         blocks = tuple(
-            MatchedBlock(matched.block, min(matched.num_tokens, max_hit_length - matched.block.start))
+            MatchedBlock(matched.block, min(matched.num_tokens, wanted))
             for matched in walk.blocks
-            if matched.block.start < max_hit_length
+            if (wanted := max_hit_length - matched.block.start) > 0
         )
         # Noted in memory only: what is about to be restored must not be evicted meanwhile.
         now_ns = time.time_ns()

@@ -195,6 +195,7 @@ class PrefixTree:
 def _path_to(nodes: dict[int, _Node], position: int) -> list[MatchedBlock]:
     path = []
     while (block := nodes[position].block) is not None:
-        path.append(MatchedBlock(block, block.end - block.start))
-        position = block.start
+        start = block.start
+        path.append(MatchedBlock(block, position - start))
+        position = start
     return path[::-1]

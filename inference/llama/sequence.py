@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from collections.abc import Sequence as ListOf
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -47,6 +49,7 @@ class Sequence:
         self.logits_index = -1
         # Another sequence held rows while this one did: its rows lie where there was room (see lies_as_if_alone).
         self._had_company = False
+        self._appends_follow = False
 
     @property
     def model(self) -> Model:
@@ -198,6 +201,17 @@ class Sequence:
         self.extend(token_ids)
         return True
 
+    @contextlib.contextmanager
+    def several_appends(self) -> Iterator[None]:
+        """Inside, append_rows need not empty the scratch sequence behind it: the library does before the next state.
+        Looking through all cells for it takes as long as a small block's copy. For complete rows only."""
+        self._appends_follow = True
+        try:
+            yield
+        finally:
+            self._appends_follow = False
+            self._llama.llama_memory_seq_rm(self._memory, SCRATCH_ID, -1, -1)
+
     def append_rows(self, state: StateBytes, token_ids: ListOf[TokenId], *, complete: bool) -> bool:
         """Append the attention rows of a state that holds them at exactly the sequence's next positions.
 
@@ -269,7 +283,8 @@ class Sequence:
             copy(self._memory, SCRATCH_ID, self.seq_id, -1, -1)
             return True
         finally:
-            remove(self._memory, SCRATCH_ID, -1, -1)
+            if not self._appends_follow:
+                remove(self._memory, SCRATCH_ID, -1, -1)
 
     def _end(self) -> int:
         """Position behind the last one that all kinds of layers hold."""

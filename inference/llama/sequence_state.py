@@ -112,7 +112,7 @@ def restore_block(sequence: Sequence, block: StateBytes, start: int, token_ids: 
         rows = empty.blocks.parse(block)
     except UnknownLayout:
         return False
-    if rows.positions[0] != start or rows.num_rows < len(token_ids):
+    if rows.cells[0, 0] != start or rows.num_rows < len(token_ids):
         return False
     held = sequence.token_ids[start:end]
     num_common = next(

@@ -74,11 +74,12 @@ class Histories(RuleBasedStateMachine):
         self.stored |= {ids[: max(common(ids, other) for other in kept)] for ids in lost if kept}
         self.stored.discard(())
         self.lost |= lost
-        self.lost_checkpoints |= self.checkpoints
-        on_kept = [[ids for ids in self.checkpoints if ids == other[: len(ids)]] for other in kept]
-        self.checkpoints = {
-            ids for found in on_kept for ids in sorted(found, key=len)[-1 if but_last_checkpoints else 0 :]
-        }
+        ever = self.checkpoints | self.lost_checkpoints
+        on_kept = [sorted((ids for ids in ever if ids == other[: len(ids)]), key=len) for other in kept]
+        # The last may be one of which nobody knows whether it is still there: then none is sure to be kept.
+        needed = {ids for found in on_kept for ids in found[-1 if but_last_checkpoints else 0 :]}
+        self.checkpoints &= needed
+        self.lost_checkpoints = ever
 
     @rule(target=chats, number=which, ids=some_ids, cuts=st.lists(st.integers(0, 800), max_size=3))
     def store_new(self, number: int, ids: Ids, cuts: list[int]) -> Ids:
