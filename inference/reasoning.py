@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +73,7 @@ class Reasoning:
     was_cut: bool
 
 
-@dataclass(frozen=True, slots=True)
-class SplitDelta:
+class SplitDelta(NamedTuple):
     answer: str = ""
     reasoning: str = ""
 
@@ -116,6 +115,11 @@ class ReasoningSplitter:
         return self._closings[0] if self._state == "reasoning" else ""
 
     def feed(self, delta: str) -> SplitDelta:
+        if self._passes(delta):
+            # Nearly every token, so worth the short way.
+            if len(self._line) < _MAX_FENCE_LINE:
+                self._line = (self._line + delta)[:_MAX_FENCE_LINE]
+            return SplitDelta(delta)
         self._pending += delta
         while self._step(is_last=False):
             pass
@@ -132,6 +136,17 @@ class ReasoningSplitter:
             self._add_answer(self._blank)
         self._pending = self._blank = ""
         return self._taken()
+
+    def _passes(self, delta: str) -> bool:
+        """It is more of a line of an answer, and nothing in it can be told otherwise later."""
+        return (
+            self._has_answer
+            and not self._pending
+            and not self._is_line_start
+            and not self._in_channel
+            and self._state == "answer"
+            and "\n" not in delta
+        )
 
     def _taken(self) -> SplitDelta:
         delta = SplitDelta("".join(self._answer), "".join(self._reasoning))
