@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -126,9 +126,39 @@ class RealWindow:
         return [json.loads(line) for line in lines if line.endswith("\n")]
 
     def messages(self) -> list[tuple[str, str, str]]:
-        """(role, content, status) of every message on disk, read as another program would."""
-        with sqlite3.connect(f"file:{self.data / 'chats.sqlite3'}?mode=ro", uri=True) as database:
+        """(role, content, status) of every message on disk."""
+        with self._reading() as database:
             return database.execute("select role, content, status from messages order by id").fetchall()
+
+    def streaming_text(self) -> str:
+        """Of the reply that is being written, as it is on disk; "" where none is."""
+        return next((content for _, content, status in self.messages() if status == "streaming"), "")
+
+    def reply_has_begun(self) -> bool:
+        """The last message is a reply with words in it, be it still streaming or complete."""
+        role, content, _ = self.messages()[-1]
+        return role == "assistant" and content != ""
+
+    def drafts(self) -> list[str]:
+        """Of all chats, as they are on disk."""
+        with self._reading() as database:
+            return [draft for (draft,) in database.execute("select draft from conversations order by id")]
+
+    def num_token_ids(self) -> list[int]:
+        """Kept with each message, 4 bytes for each."""
+        with self._reading() as database:
+            rows = database.execute("select length(token_ids) from messages order by id")
+            return [(size or 0) // 4 for (size,) in rows]
+
+    def damage(self) -> list[str]:
+        """What SQLite's own check finds wrong with the chats; for when nothing is running."""
+        with self._reading() as database:
+            found = [line for (line,) in database.execute("pragma integrity_check")]
+        return [] if found == ["ok"] else found
+
+    def _reading(self) -> AbstractContextManager[sqlite3.Connection]:
+        """The chats, read as another program would."""
+        return closing(sqlite3.connect(f"file:{self.data / 'chats.sqlite3'}?mode=ro", uri=True))
 
     def log(self) -> str:
         """What this run has logged so far."""
