@@ -21,7 +21,7 @@ async def test_malformed_files_leave_the_window_the_draft_and_the_former_model(t
         worker = window.client.worker_pid
         window.type("Hi")
         for number, content in enumerate(MALFORMED.values()):
-            path = tmp_path / f"model {number}.gguf"
+            path = tmp_path / f"model-{number}.gguf"
             path.write_bytes(content)
             window.everwarm.picker.model_chosen.emit(path)
             await until(lambda: path.name in window.notice("model"))  # noqa: B023 - awaited at once

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -127,8 +127,7 @@ class RealWindow:
 
     def messages(self) -> list[tuple[str, str, str]]:
         """(role, content, status) of every message on disk."""
-        with self._reading() as database:
-            return database.execute("select role, content, status from messages order by id").fetchall()
+        return self._read("select role, content, status from messages order by id")
 
     def streaming_text(self) -> str:
         """Of the reply that is being written, as it is on disk; "" where none is."""
@@ -141,24 +140,28 @@ class RealWindow:
 
     def drafts(self) -> list[str]:
         """Of all chats, as they are on disk."""
-        with self._reading() as database:
-            return [draft for (draft,) in database.execute("select draft from conversations order by id")]
+        return [draft for (draft,) in self._read("select draft from conversations order by id")]
 
     def num_token_ids(self) -> list[int]:
         """Kept with each message, 4 bytes for each."""
-        with self._reading() as database:
-            rows = database.execute("select length(token_ids) from messages order by id")
-            return [(size or 0) // 4 for (size,) in rows]
+        rows = self._read("select length(token_ids) from messages order by id")
+        return [(size or 0) // 4 for (size,) in rows]
 
-    def damage(self) -> list[str]:
+    def damage(self) -> list[tuple[str]]:
         """What SQLite's own check finds wrong with the chats; for when nothing is running."""
-        with self._reading() as database:
-            found = [line for (line,) in database.execute("pragma integrity_check")]
-        return [] if found == ["ok"] else found
+        found = self._read("pragma integrity_check")
+        assert found
+        return [] if found == [("ok",)] else found
 
-    def _reading(self) -> AbstractContextManager[sqlite3.Connection]:
-        """The chats, read as another program would."""
-        return closing(sqlite3.connect(f"file:{self.data / 'chats.sqlite3'}?mode=ro", uri=True))
+    def _read(self, query: str) -> list[Any]:
+        """Of the chats, as another program would; nothing where the first start has not made them yet."""
+        try:
+            with closing(
+                sqlite3.connect(f"file:{self.data / 'chats.sqlite3'}?mode=ro", uri=True)
+            ) as database:
+                return database.execute(query).fetchall()
+        except sqlite3.OperationalError:
+            return []
 
     def log(self) -> str:
         """What this run has logged so far."""

@@ -26,7 +26,7 @@ async def refused(client: EngineClient, model: ModelConfig) -> tuple[ErrorCode, 
     request = GenerationRequest(model, prompt="x", sampling=SamplingParams(max_tokens=1))
     [event] = [event async for event in client.generate(request) if isinstance(event, RequestFailed)]
     with pytest.raises(EngineError) as not_loaded:
-        await client.load(model)
+        await client.load_model(model)
     assert (not_loaded.value.code, str(not_loaded.value)) == (event.code, event.message)
     return event.code, event.message
 
@@ -36,7 +36,7 @@ async def test_twelve_malformed_files_are_refused_by_one_worker_that_then_loads_
 ) -> None:
     client = EngineClient(WorkerConfig(None, tmp_path / "worker.log"))
     good = ModelConfig(str(tiny_paths["gqa"]), n_ctx=256, n_threads=1)
-    await client.load(good)
+    await client.load_model(good)
     worker = psutil.Process(client.worker_pid)
     before = worker.memory_info().rss
     assert len(MALFORMED) == 12
