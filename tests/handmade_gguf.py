@@ -104,3 +104,21 @@ def refusal(path: Path, content: bytes | None = None) -> str:
     message = str(refused.value)
     assert message.isprintable()
     return message
+
+
+MALFORMED: dict[str, bytes] = {
+    "empty": b"",
+    "a web page": b"\n<!DOCTYPE html><html><head><title>Sign in</title></head></html>",
+    "wrong magic": b"GGUX" + gguf()[4:],
+    "version 99": gguf(version=99),
+    "an empty key": gguf(entry("", U8, b"\1")),
+    "a key of 2^48 bytes": b"GGUF" + struct.pack("<IQQQ", 3, 0, 1, 2**48) + b"key",
+    "a dimension of 0": gguf(tensors=[tensor(dims=(8, 0))]),
+    "9 dimensions": gguf(tensors=[tensor(dims=[1] * 9)]),
+    "an alignment of 0": gguf(u32("general.alignment", 0)),
+    "no attention heads": gguf(head_count=u32("llama.attention.head_count", 0)),
+    "an array of 2^60 values": gguf(array_of("some.array", STRING, 2**60)),
+    "duplicate keys": gguf(u32("llama.context_length", 512)),
+}
+"""Files that users' programs have crashed on. Reported as ggml-org/llama.cpp#24884, ggml-org/whisper.cpp#3864,
+leejet/stable-diffusion.cpp#1397, ggml-org/ggml#1505."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,39 +11,18 @@ import pytest
 from desktop.conversations import MessageStatus
 from desktop.engine_faults import HELD
 from desktop.starter_model import find_starter_model
-from inference import EngineClient, EngineEvent, ModelLoadProgress, WorkerConfig
-from tests.desktop.running_window import RunningWindow, until
-
-
-class RealWindow(RunningWindow):
-    """crash: the signal that ends each worker as soon as it loads."""
-
-    client: EngineClient
-
-    def __init__(self, data_folder: Path, model: Path, crash: signal.Signals | None) -> None:
-        super().__init__(data_folder, model)
-        self._crash = crash
-
-    def _connect_engine(self, on_event: Callable[[EngineEvent], None]) -> EngineClient:  # type: ignore[override]
-        def tap(event: EngineEvent) -> None:
-            if isinstance(event, ModelLoadProgress) and self._crash is not None:
-                assert self.client.worker_pid is not None
-                os.kill(self.client.worker_pid, self._crash)
-            on_event(event)
-
-        config = WorkerConfig(None, self.paths.logs / "engine.log", None, self.paths.load_marks)
-        self.client = EngineClient(config, tap)
-        return self.client
+from tests.desktop.real_engine_window import RealEngineWindow
+from tests.desktop.running_window import until
 
 
 async def test_a_crash_at_load_is_not_repeated_and_safe_settings_answer(tmp_path: Path) -> None:
     model = find_starter_model()
     assert model is not None
     data = tmp_path / "data"
-    first = RealWindow(data, model, signal.SIGSEGV)
+    first = RealEngineWindow(data, model, signal.SIGSEGV)
     async with first:
         await until(lambda: "SIGSEGV" in first.notice(HELD))
-    second = RealWindow(data, model, None)
+    second = RealEngineWindow(data, model, None)
     async with second:
         await until(lambda: bool(second.notice(HELD)))
         await second.send("Hi")
@@ -67,7 +45,7 @@ async def test_a_crash_at_load_is_not_repeated_and_safe_settings_answer(tmp_path
 async def test_a_stop_that_a_stopped_worker_does_not_hear_can_be_enforced(tmp_path: Path) -> None:
     model = find_starter_model()
     assert model is not None
-    window = RealWindow(tmp_path / "data", model, None)
+    window = RealEngineWindow(tmp_path / "data", model, None)
     async with window:
         await window.send("Tell me a long story")
         turns, chat = window.everwarm.turns, window.everwarm.open_chat

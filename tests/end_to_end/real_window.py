@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -126,9 +126,42 @@ class RealWindow:
         return [json.loads(line) for line in lines if line.endswith("\n")]
 
     def messages(self) -> list[tuple[str, str, str]]:
-        """(role, content, status) of every message on disk, read as another program would."""
-        with sqlite3.connect(f"file:{self.data / 'chats.sqlite3'}?mode=ro", uri=True) as database:
-            return database.execute("select role, content, status from messages order by id").fetchall()
+        """(role, content, status) of every message on disk."""
+        return self._read("select role, content, status from messages order by id")
+
+    def streaming_text(self) -> str:
+        """Of the reply that is being written, as it is on disk; "" where none is."""
+        return next((content for _, content, status in self.messages() if status == "streaming"), "")
+
+    def reply_has_begun(self) -> bool:
+        """The last message is a reply with words in it, be it still streaming or complete."""
+        role, content, _ = self.messages()[-1]
+        return role == "assistant" and content != ""
+
+    def drafts(self) -> list[str]:
+        """Of all chats, as they are on disk."""
+        return [draft for (draft,) in self._read("select draft from conversations order by id")]
+
+    def num_token_ids(self) -> list[int]:
+        """Kept with each message, 4 bytes for each."""
+        rows = self._read("select length(token_ids) from messages order by id")
+        return [(size or 0) // 4 for (size,) in rows]
+
+    def damage(self) -> list[tuple[str]]:
+        """What SQLite's own check finds wrong with the chats; for when nothing is running."""
+        found = self._read("pragma integrity_check")
+        assert found
+        return [] if found == [("ok",)] else found
+
+    def _read(self, query: str) -> list[Any]:
+        """Of the chats, as another program would; nothing where the first start has not made them yet."""
+        try:
+            with closing(
+                sqlite3.connect(f"file:{self.data / 'chats.sqlite3'}?mode=ro", uri=True)
+            ) as database:
+                return database.execute(query).fetchall()
+        except sqlite3.OperationalError:
+            return []
 
     def log(self) -> str:
         """What this run has logged so far."""

@@ -1,50 +1,16 @@
 """What the application promises, seen through its window."""
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+import signal
+from collections.abc import Callable
 
 import pytest
 
-from tests.end_to_end.real_window import RealWindow, screen, wait_until
+from tests.end_to_end.real_window import RealWindow, wait_until
 
 pytestmark = pytest.mark.end_to_end
 Open = Callable[..., RealWindow]
 
 LONG_QUESTION = "Tell me a very long story about a lighthouse keeper, with many chapters."
-
-
-@pytest.fixture(scope="module")
-def display() -> Iterator[str]:
-    with screen() as name:
-        yield name
-
-
-@pytest.fixture
-def open_window(display: str, tmp_path: Path) -> Iterator[Open]:
-    opened: list[RealWindow] = []
-
-    def open_window(*, hold_engine: bool = False) -> RealWindow:
-        """hold_engine: suspend the worker as soon as there is one, before it has loaded a model."""
-        window = RealWindow(display, tmp_path / "data")
-        opened.append(window)
-        if hold_engine:
-            window.worker().suspend()
-        window.wait_for_window()
-        return window
-
-    yield open_window
-    for window in opened:
-        window.kill()
-
-
-def streaming_text(window: RealWindow) -> str:
-    return next((content for role, content, status in window.messages() if status == "streaming"), "")
-
-
-def reply_has_begun(window: RealWindow) -> bool:
-    """The last message is a reply with words in it, be it still streaming or complete."""
-    role, content, _ = window.messages()[-1]
-    return role == "assistant" and content != ""
 
 
 def chat_and_quit(window: RealWindow) -> int:
@@ -108,7 +74,7 @@ def test_quitting_while_a_reply_streams_keeps_what_was_written(open_window: Open
     window = open_window()
     window.type(LONG_QUESTION)
     window.press("Return")
-    wait_until(lambda: streaming_text(window) != "", "the reply streams")
+    wait_until(lambda: window.streaming_text() != "", "the reply streams")
     worker = window.worker()
     window.quit()
     assert not worker.is_running()
@@ -118,42 +84,20 @@ def test_quitting_while_a_reply_streams_keeps_what_was_written(open_window: Open
     assert status in ("interrupted", "cancelled", "complete")
 
 
-def test_a_window_killed_in_the_middle_of_a_reply_has_lost_nothing_that_was_sent(open_window: Open) -> None:
-    # Reported as nomic-ai/gpt4all#3145, #3406, #727.
-    window = open_window()
-    window.type(LONG_QUESTION)
-    window.press("Return")
-    wait_until(lambda: streaming_text(window) != "", "the reply streams")
-    window.kill()
-    again = open_window()
-    wait_until(
-        lambda: [status for *_, status in again.messages()] == ["complete", "interrupted"], "it is marked"
-    )
-    messages = again.messages()
-    assert messages[0][1] == LONG_QUESTION
-    assert messages[1][1]
-    again.type("Go on.")
-    again.press("Return")
-    wait_until(lambda: reply_has_begun(again), "it goes on")
-    again.quit()
-
-
 @pytest.mark.parametrize("fatal", ["SIGSEGV", "SIGKILL"])
 def test_a_worker_killed_in_the_middle_of_a_reply_leaves_the_window_and_the_partial_reply(
     open_window: Open, fatal: str
 ) -> None:
-    import signal
-
     window = open_window()
     window.type(LONG_QUESTION)
     window.press("Return")
-    wait_until(lambda: streaming_text(window) != "", "the reply streams")
+    wait_until(lambda: window.streaming_text() != "", "the reply streams")
     window.worker().send_signal(signal.Signals[fatal])
     wait_until(lambda: window.messages()[-1][2] == "interrupted", "the partial reply is marked")
     assert window.messages()[-1][1]
     window.type("Say hello.")
     window.press("Return")
-    wait_until(lambda: reply_has_begun(window), "a new worker answers")
+    wait_until(lambda: window.reply_has_begun(), "a new worker answers")
     assert [role for role, _, _ in window.messages()] == ["user", "assistant", "user", "assistant"]
     window.quit()
 
@@ -171,7 +115,7 @@ def test_two_chats_are_answered_side_by_side(open_window: Open) -> None:
     window = open_window()
     window.type(LONG_QUESTION)
     window.press("Return")
-    wait_until(lambda: streaming_text(window) != "", "the first reply streams")
+    wait_until(lambda: window.streaming_text() != "", "the first reply streams")
     window.press("ctrl+n")
     window.type("Name many animals, one after the other.")
     window.press("Return")

@@ -36,14 +36,21 @@ def let_restoring_pay_in(folder: Path, name: str) -> None:
 
 
 def request(
-    asked: str | Sequence[Message], *, owner: str | None = None, is_private: bool = False, max_tokens: int = 8
+    asked: str | Sequence[Message],
+    *,
+    owner: str | None = None,
+    is_private: bool = False,
+    max_tokens: int = 8,
+    sampling: SamplingParams | None = None,
+    template: str | None = None,
 ) -> GenerationRequest:
-    """Raw text, or a chat's messages."""
+    """Raw text, or a chat's messages. sampling: greedy by default, and max_tokens long."""
     return GenerationRequest(
         ModelConfig("unused"),
         prompt=asked if isinstance(asked, str) else None,
         messages=None if isinstance(asked, str) else tuple(asked),
-        sampling=SamplingParams(temperature=0.0, max_tokens=max_tokens),
+        sampling=sampling or SamplingParams(temperature=0.0, max_tokens=max_tokens),
+        chat_template=template,
         owner=owner,
         is_private=is_private,
     )
@@ -95,12 +102,21 @@ class StoredChats:
         owner: str | None = None,
         is_private: bool = False,
         max_tokens: int = 8,
+        sampling: SamplingParams | None = None,
+        template: str | None = None,
     ) -> ReplyRun:
         """The run, once all of it is on disk."""
         let_restoring_pay(self.folder, self.fingerprint)
         self.reference.begin_request()
         compared = self.reference.num_compared
-        asking = request(asked, owner=owner, is_private=is_private, max_tokens=max_tokens)
+        asking = request(
+            asked,
+            owner=owner,
+            is_private=is_private,
+            max_tokens=max_tokens,
+            sampling=sampling,
+            template=template,
+        )
         lone = LoneRun(asking, self.loaded, self.store)
         run = lone.run()
         phases = [event.phase for event in lone.events if isinstance(event, PhaseChanged)]

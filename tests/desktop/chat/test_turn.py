@@ -183,17 +183,22 @@ async def test_a_waiting_question_can_be_stopped_before_the_engine_hears_of_it(d
 
 async def test_a_reply_is_saved_while_it_streams(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     async with desk:
+        # With the write a reply on disk is at most a second behind.
+        assert turn_module.SAVE_PAUSE_S <= 0.8
         monkeypatch.setattr(turn_module, "SAVE_PAUSE_S", 0.01)
         conversation = await desk.new_chat()
         pause = Pause()
-        desk.engine.enqueue([delta("Half"), delta(" a"), pause, finished("Half a reply")])
+        later = Pause()
+        script = [delta("Half"), delta(" a"), pause, delta(" re"), later, finished("Half a reply")]
+        desk.engine.enqueue(script)
         turn = await desk.ask(conversation, "Hi")
         saved: list[None] = []
         turn.saved.connect(lambda: saved.append(None))
-        await until(lambda: bool(saved))
-        stored = await desk.stored(turn)
-        assert (stored.content, stored.status) == ("Half a", MessageStatus.STREAMING)
-        pause.go()
+        for num_saves, text, streams_on in ((1, "Half a", pause), (2, "Half a re", later)):
+            await until(lambda: len(saved) >= num_saves)  # noqa: B023 - awaited at once
+            stored = await desk.stored(turn)
+            assert (stored.content, stored.status) == (text, MessageStatus.STREAMING)
+            streams_on.go()
         await until(lambda: not desk.turns.turns_of(conversation.id))
 
 

@@ -341,3 +341,33 @@ def test_payloads_may_be_of_any_length(store: BlockStore) -> None:
     with store.open_payload(match.blocks[0].block) as read:
         assert read is not None
         assert read.size == 1 << 20
+
+
+@pytest.mark.parametrize("gone", ["removed by hand", "evicted by another process"])
+def test_what_is_gone_between_look_up_and_use_is_a_miss_and_leaves_the_index(
+    store: BlockStore, gone: str
+) -> None:
+    # Reported as abetlen/llama-cpp-python#348: the look-up's answer was used without a look at it.
+    ids = list(range(600))
+    store_tokens(store, ids)
+    store.store_checkpoint(FINGERPRINT, token_array(ids), 600, whole_state(ids), kind="turn")
+    assert store.flush(5)
+    match = store.match_prefix(FINGERPRINT, token_array(ids), max_hit_length=600)
+    if gone == "removed by hand":
+        for path in store.folder.glob("*/*.kv"):
+            path.unlink()
+    else:
+        # Used an hour ago: what another process used lately is spared.
+        for path in store.folder.glob("*/*.kv"):
+            os.utime(path, ns=(10**9, 10**9))
+        BlockStore(store.folder, 10**9).prune(0)
+    assert list(store.folder.glob("*/*.kv")) == []
+    # Not because the folder was read again, which a look-up does where it notices a change.
+    assert (store.num_blocks, store.num_checkpoints) == (3, 1)
+    for entry in (*(matched.block for matched in match.blocks), *match.checkpoints):
+        with store.open_payload(entry) as payload:
+            assert payload is None
+    assert (store.num_blocks, store.num_checkpoints, store.store_bytes) == (0, 0, 0)
+    assert hit(store, ids) == 0
+    store_tokens(store, ids)
+    assert hit(store, ids) == 600
