@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QEvent, QMimeData, QSize, Qt, Signal
-from PySide6.QtGui import QFontMetricsF, QInputMethodEvent, QKeyEvent
+from PySide6.QtGui import QFontMetricsF, QInputMethodEvent, QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import (
     QFrame,
+    QGridLayout,
     QHBoxLayout,
     QLabel,
     QPlainTextEdit,
@@ -96,13 +97,12 @@ class Composer(QWidget):
         self._note.setAlignment(Qt.AlignmentFlag.AlignHCenter)
         self._note.setWordWrap(True)
 
-        inside = QHBoxLayout(self._frame)
-        inside.setContentsMargins(_PAD_PX, 8, 8, 8)
-        inside.setSpacing(6)
-        inside.addWidget(self._edit, 1, Qt.AlignmentFlag.AlignVCenter)
-        inside.addWidget(self.context_count, 0, Qt.AlignmentFlag.AlignBottom)
-        inside.addWidget(self._stop, 0, Qt.AlignmentFlag.AlignBottom)
-        inside.addWidget(self._send, 0, Qt.AlignmentFlag.AlignBottom)
+        self._inside = QGridLayout(self._frame)
+        self._inside.setContentsMargins(_PAD_PX, 8, 8, 8)
+        self._inside.setSpacing(6)
+        self._inside.setColumnStretch(0, 1)
+        self._is_in_one_row = False
+        self._lay_out(in_one_row=True)
         centred = QHBoxLayout()
         centred.addStretch(1)
         centred.addWidget(self._frame, 1000)
@@ -123,6 +123,33 @@ class Composer(QWidget):
         self.set_busy(False)
         self.set_note("")
         self._restyle()
+
+    def _lay_out(self, *, in_one_row: bool) -> None:
+        """Text of one line stands beside count and buttons; longer text has the whole width, and they stand below it."""
+        if in_one_row == self._is_in_one_row:
+            return
+        self._is_in_one_row = in_one_row
+        inside, bottom = self._inside, Qt.AlignmentFlag.AlignBottom
+        for widget in (self._edit, self.context_count, self._stop, self._send):
+            inside.removeWidget(widget)
+        row = 0 if in_one_row else 1
+        middle = Qt.AlignmentFlag.AlignVCenter
+        inside.addWidget(self._edit, 0, 0, 1, 1 if in_one_row else 4, middle)
+        inside.addWidget(self.context_count, row, 1, middle)
+        inside.addWidget(self._stop, row, 2, bottom)
+        inside.addWidget(self._send, row, 3, bottom)
+
+    def _fits_in_one_row(self) -> bool:
+        """Whether the text is one line beside the others: by its width there, so that the answer does not depend on
+        where it stands now."""
+        text = self.text()
+        room = self._frame.width() - self.context_count.sizeHint().width() - 2 * _BUTTON_PX - 4 * _PAD_PX
+        # Most of a long text need not be measured.
+        return (
+            len(text) <= room
+            and "\n" not in text
+            and QFontMetricsF(self._edit.font()).horizontalAdvance(text) <= room
+        )
 
     def _button(self, tool_tip: str, name: str) -> QToolButton:
         button = QToolButton(self._frame)
@@ -170,6 +197,7 @@ class Composer(QWidget):
         self._send.setVisible(has_text or not self._busy)
 
     def _on_text_changed(self) -> None:
+        self._lay_out(in_one_row=self._fits_in_one_row())
         self._show_send()
         self.text_changed.emit(self.text())
 
@@ -187,6 +215,10 @@ class Composer(QWidget):
         super().changeEvent(event)
         if event.type() == QEvent.Type.PaletteChange:
             self._restyle()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._lay_out(in_one_row=self._fits_in_one_row())
 
     def set_font_scale(self, scale: float) -> None:
         """As the transcript's: 1.0 is 15 px text."""

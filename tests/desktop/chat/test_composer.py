@@ -149,3 +149,22 @@ def test_the_note_takes_no_room_when_empty(composer) -> None:
 def test_the_fields_have_names_for_screen_readers(composer, edit) -> None:
     assert edit.accessibleName() == "Message"
     assert {b.accessibleName() for b in composer.findChildren(QToolButton)} == {"Send", "Stop", "Context"}
+
+
+@pytest.mark.parametrize("long", ["word " * 60, "two\nlines"])
+def test_text_of_more_than_a_line_has_the_whole_width_with_the_buttons_below(
+    qtbot, composer, edit, long: str
+) -> None:
+    QApplication.processEvents()
+    send = button(composer, "Send")
+    beside = edit.width()
+    assert send.geometry().left() >= edit.geometry().right()
+    edit.insertPlainText(long)
+    QApplication.processEvents()
+    assert edit.width() > beside
+    assert send.geometry().top() >= edit.geometry().bottom()
+    # What goes back in takes no more than it took.
+    composer.clear()
+    QApplication.processEvents()
+    assert edit.width() == beside
+    assert send.geometry().left() >= edit.geometry().right()
