@@ -10,8 +10,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Sequence as ListOf
-from contextlib import ExitStack
-from dataclasses import dataclass
+from contextlib import ExitStack, closing
 
 from inference.kvcache.block import Block, Checkpoint, CheckpointKind, StoredEntry
 from inference.kvcache.block_store import BlockStore
@@ -31,34 +30,12 @@ from inference.llama.state_layout import StateBytes, UnknownLayout, cut_rows
 from inference.loaded_model import LoadedModel
 from inference.messages import TokenId
 from inference.prompt import Prompt
+from inference.stored_prefix import BroughtPrefix, StoredPrefix
 
 _logger = logging.getLogger(__name__)
 # Files may vanish or be damaged between look-up and use; after this many misses the rest is prefilled.
 _MAX_RESTORE_TRIES = 3
 _MAX_BLOCK_TOKENS = 256
-
-
-@dataclass(frozen=True, slots=True)
-class StoredPrefix:
-    """What the store has of a prompt: num_usable of num_stored tokens, for bytes_to_read. miss: why no more."""
-
-    num_stored: int
-    num_usable: int
-    bytes_to_read: int
-    miss: MissCause | None
-
-
-@dataclass(frozen=True, slots=True)
-class BroughtPrefix:
-    """The first reused + restored tokens of the prompt are in memory now. miss: why there is no more in the store.
-
-    num_stored: tokens that are stored or in memory, though a model with checkpoints may have to start before their end.
-    """
-
-    reused_tokens: int
-    restored_tokens: int
-    num_stored: int
-    miss: MissCause | None
 
 
 class StoredSequence:
@@ -247,14 +224,15 @@ class StoredSequence:
             if (start := matched.block.start) < target and start + matched.num_tokens > num_held
         ]
         if checkpoint is None:
-            with self._sequence.several_appends():
-                return all(self._restore_block(block, rows) for block, rows in blocks)
+            return self._restore_blocks(blocks)
+        entries = [*(block for block, _ in blocks), checkpoint]
         with ExitStack() as opened:
             # Blocks without their checkpoint cost what memory has, so all are verified before the first is used.
             payloads: list[StateBytes] = []
-            for entry in (*(block for block, _ in blocks), checkpoint):
+            for number, entry in enumerate(entries):
                 payload = opened.enter_context(self._store.open_payload(entry))
                 if payload is None:
+                    self._store.check_later(entries[number + 1 :])
                     return False
                 payloads.append(payload)
             refused = self._put_in_place(blocks, checkpoint, payloads, ids[:target])
@@ -265,15 +243,20 @@ class StoredSequence:
             self._num_kept = 0
         return refused is None
 
-    def _restore_block(self, block: Block, rows: ListOf[TokenId]) -> bool:
+    def _restore_blocks(self, blocks: ListOf[tuple[Block, ListOf[TokenId]]]) -> bool:
+        """For models without checkpoints: each block is whole by itself, and what came before a damaged one stays."""
         assert self._store is not None
-        with self._store.open_payload(block) as payload:
-            if payload is None:
-                return False
-            fits = restore_block(self._sequence, payload, block.start, rows)
-        if not fits:
-            self._store.reject(block)
-        return fits
+        entries = [block for block, _ in blocks]
+        with self._sequence.several_appends(), closing(self._store.each_payload(entries)) as payloads:
+            for number, ((block, rows), payload) in enumerate(zip(blocks, payloads, strict=True)):
+                if payload is None:
+                    # Where one is damaged, others may be; those behind it would be found a turn later each.
+                    self._store.check_later(entries[number + 1 :])
+                    return False
+                if not restore_block(self._sequence, payload, block.start, rows):
+                    self._store.reject(block)
+                    return False
+        return True
 
     def _put_in_place(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
@@ -14,6 +14,7 @@ from inference.kvcache.block_split import RowCutter
 from inference.kvcache.entry_intake import EntryIntake
 from inference.kvcache.fingerprint import Fingerprint, FingerprintFields
 from inference.kvcache.owners import Branch, Owners
+from inference.kvcache.payload_stream import PayloadReader
 from inference.kvcache.prefix_lookup import match_prefix, match_whole, missing_ranges
 from inference.kvcache.prefix_match import BlockRange, PrefixMatch, WholeMatch
 from inference.kvcache.restore_rates import RestoreRates
@@ -69,6 +70,7 @@ class BlockStore:
         self.folder = folder
         self._index = StoreIndex(folder)
         self._owners = Owners(folder / "owners")
+        self._reader = PayloadReader(self._index)
         self._budget = StoreBudget(self._index, self._owners, budget_bytes)
         self._writer = StoreWriter(on_notice, on_stored, max_waiting_bytes)
         self._intake = EntryIntake(self._index, self._budget, self._writer)
@@ -153,6 +155,21 @@ class BlockStore:
         """The verified state to restore, valid inside the with block. None: gone or damaged, a miss from now on."""
         return self._index.open_payload(entry)
 
+    def each_payload(self, entries: Sequence[StoredEntry]) -> Generator[StateBytes | None]:
+        """Likewise of several, in turn, each valid until the next is asked for; the next is read meanwhile. To be closed
+        where it is not used up."""
+        return self._reader.each(entries)
+
+    def check_later(self, entries: Sequence[StoredEntry]) -> None:
+        """Have these read on the writer's thread, so that what is damaged is removed before it is missed."""
+        self._writer.submit(partial(self._check, tuple(entries)))
+
+    def _check(self, entries: Sequence[StoredEntry]) -> bool:
+        for entry in entries:
+            with self._index.open_payload(entry, is_use=False):
+                pass
+        return False
+
     def reject(self, entry: StoredEntry) -> None:
         """The library refused this state although its checksums hold: it is of no use to anyone."""
         self._index.remove(entry)
@@ -202,6 +219,7 @@ class BlockStore:
     def close(self, timeout_s: float) -> None:
         """Write what was handed over, for timeout_s at most; what is not begun then is not stored."""
         self._writer.close(timeout_s)
+        self._reader.close()
 
     def set_reference(self, owner: str, fingerprint: Fingerprint, token_ids: TokenArray) -> None:
         """The owner's chat has a branch that ends so. It replaces the branch that it extends, and no other.

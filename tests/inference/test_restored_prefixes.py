@@ -186,6 +186,24 @@ def test_files_that_cannot_be_restored_cost_nothing_that_memory_has(
     assert_soon_restored_again(chats)
 
 
+@pytest.mark.parametrize("kind", [*ANY_PREFIX, "sliding window", "hybrid"])
+def test_one_turn_finds_all_that_is_damaged_of_its_prefix_and_stores_it_anew(
+    open_chats: Open, tiny_paths: dict[str, Path], kind: str
+) -> None:
+    chats = open_chats(tiny_paths[kind], n_ctx=2048)
+    prompt = "b" * 1500
+    chats.ask(prompt, max_tokens=1)
+    chats.restart()
+    blocks = sorted(chats.folder.rglob("b-*.kv"))
+    for number in (1, 3, 4):
+        flip_a_byte(blocks[number])
+    counts = chats.ask(prompt + "d", max_tokens=1).counts
+    assert counts.restored_tokens == (256 if kind in ANY_PREFIX else 0)
+    assert chats.store.verify().removed == 0
+    chats.restart()
+    assert chats.ask(prompt + "dx", max_tokens=1).counts.prefilled_tokens == 1
+
+
 # --- the tail of a longer prefix. Reported as ggml-org/llama.cpp#1585, #2479, #1257 -------------------
 
 
