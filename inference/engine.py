@@ -7,11 +7,14 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from inference.activity import Activity
-from inference.context_fit import fit_prompt
+from inference.context_fit import count_prompt, fit_prompt
+from inference.engine_orders import Count, Explain, Forget, Order, Prefetch, Submitted
 from inference.events import (
     EngineStats,
     Event,
@@ -20,6 +23,7 @@ from inference.events import (
     ModelLoadProgress,
     Phase,
     PhaseChanged,
+    PromptCounted,
     RequestFailed,
     RequestFinished,
 )
@@ -30,7 +34,10 @@ from inference.load_marks import LoadMarks
 from inference.loaded_model import LoadedModel
 from inference.metrics import KVUsage
 from inference.model_config import ModelConfig
-from inference.prompt_questions import count, explain
+from inference.prepared_reply import prepare_reply
+from inference.prompt import Prompt
+from inference.prompt_questions import explain
+from inference.prompt_thread import PromptThread
 from inference.reply_run import ReplyRun
 from inference.request import EngineError, ErrorCode, GenerationRequest, ReadAhead, RequestId
 from inference.scheduler import Scheduler
@@ -39,36 +46,7 @@ from inference.type_ahead import TypeAhead
 
 _logger = logging.getLogger(__name__)
 _LOAD_PROGRESS_STEP = 0.02
-
-
-@dataclass(frozen=True, slots=True)
-class _Submitted:
-    request: GenerationRequest
-    arrived: float
-
-
-@dataclass(frozen=True, slots=True)
-class _Prefetch:
-    request: GenerationRequest
-    how_much: ReadAhead
-
-
-@dataclass(frozen=True, slots=True)
-class _Forget:
-    owner: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Explain:
-    request: GenerationRequest
-
-
-@dataclass(frozen=True, slots=True)
-class _Count:
-    request: GenerationRequest
-
-
-_Work = _Submitted | ModelConfig | _Prefetch | _Explain | _Count | _Forget
+T = TypeVar("T")
 
 
 class Engine:
@@ -86,8 +64,12 @@ class Engine:
         self._activity = activity or Activity()
         self._load_marks = load_marks or LoadMarks(None)
         self._emit = emit
-        self._waiting: deque[_Work] = deque()
-        self._changed = threading.Condition()
+        self._waiting: deque[Order] = deque()
+        self._lock = threading.Lock()
+        # Set after every change that the inference thread may wait for.
+        self._wake = threading.Event()
+        self._prompts = PromptThread(self._wake.set)
+        self._prefetch: Prefetch | None = None
         self._scheduler: Scheduler | None = None
         self._taken_up: RequestId | None = None
         self._cancelled: set[RequestId] = set()
@@ -106,7 +88,7 @@ class Engine:
     # --- from any thread ---------------------------------------------------------------------------
 
     def submit(self, request: GenerationRequest) -> None:
-        self._put(_Submitted(request, time.monotonic()))
+        self._put(Submitted(request, time.monotonic()))
 
     def load(self, config: ModelConfig) -> None:
         self._put(config)
@@ -118,51 +100,47 @@ class Engine:
         try:
             read_model_header(Path(config.path))
         except EngineError as error:
-            with self._changed:
+            with self._lock:
                 if config not in self._waiting:
                     return
                 self._waiting.remove(config)
-                self._changed.notify()
                 loaded = self._loaded
+            self._wake.set()
             self._emit(ModelLoadFailed(config, error.code, str(error)))
             if loaded is not None:
                 self._emit(ModelLoaded(loaded.info))
 
     def prefetch(self, request: GenerationRequest, how_much: ReadAhead = ReadAhead.STORED) -> None:
         """Read ahead, whenever no reply is to be computed; see ReadAhead. The next call takes the place of this one."""
-        self._put(_Prefetch(request, how_much))
+        self._put(Prefetch(request, how_much))
 
     def explain(self, request: GenerationRequest) -> None:
         """Tell what the store has of the request's prompt."""
-        self._put(_Explain(request))
+        self._put(Explain(request))
 
     def count(self, request: GenerationRequest) -> None:
         """Tell how the request would fit into the context, after the step that runs. Loads no model for it."""
-        self._put(_Count(request))
+        self._put(Count(request))
 
     def forget(self, owner: str) -> None:
         """Remove what is stored for the owner and for nobody else."""
-        self._put(_Forget(owner))
+        self._put(Forget(owner))
 
     def set_pins(self, owners: Sequence[str]) -> None:
         """What is stored for these owners, and for no others, is never evicted."""
         if self._store is not None:
             self._store.set_pins(owners)
 
-    def _put(self, item: _Work) -> None:
-        with self._changed:
+    def _put(self, item: Order) -> None:
+        with self._lock:
             self._waiting.append(item)
-            self._changed.notify()
+        self._wake.set()
 
     def abort(self, request_id: RequestId) -> None:
         """End a waiting or running request with finish_reason cancelled; an unknown one is ignored."""
-        with self._changed:
+        with self._lock:
             waiting = next(
-                (
-                    w
-                    for w in self._waiting
-                    if isinstance(w, _Submitted) and w.request.request_id == request_id
-                ),
+                (w for w in self._waiting if isinstance(w, Submitted) and w.request.request_id == request_id),
                 None,
             )
             if waiting is not None:
@@ -172,23 +150,25 @@ class Engine:
                 self._cancelled.add(request_id)
             elif self._scheduler is not None:
                 self._scheduler.cancel(request_id)
-            self._changed.notify()
+        self._wake.set()
         if waiting is not None:
             self._finish_unread(request_id, time.monotonic() - waiting.arrived)
 
     def stop(self) -> None:
         """Cancel what runs, drop what waits, and let run() return after storing what is whole."""
-        with self._changed:
+        with self._lock:
             self._is_stopping = True
             if self._scheduler is not None:
                 self._scheduler.cancel_all()
-            self._changed.notify()
+        self._wake.set()
 
     # --- the inference thread ----------------------------------------------------------------------
 
     def run(self, store_timeout_s: Callable[[], float]) -> None:
         """Until stop(); then wait at most store_timeout_s() for the store to write what was handed to it."""
         while not self._is_stopping:
+            self._wake.clear()
+            self._prompts.take_built()
             while self._waiting and (item := self._next()) is not None:
                 self._activity.advance()
                 self._take_up(item)
@@ -196,9 +176,13 @@ class Engine:
             if self._loaded is not None and scheduler is not None and scheduler.has_work:
                 with self._activity.step(self._loaded.context):
                     scheduler.step()
+            elif self._prompts.is_busy:
+                # Not at rest: whoever waits for an answer is told that it is at it.
+                self._wake.wait()
             else:
-                with self._activity.resting(), self._changed:
-                    self._changed.wait_for(lambda: self._waiting or self._is_stopping)
+                with self._activity.resting():
+                    self._wake.wait()
+        self._prompts.close()
         if self._scheduler is not None:
             self._scheduler.cancel_all()
             while self._scheduler.has_replies:
@@ -207,51 +191,53 @@ class Engine:
             self._store.close(store_timeout_s())
             self._emit(EngineStats(self._read_kv_usage()))
 
-    def _next(self) -> _Work | None:
+    def _next(self) -> Order | None:
         """The first item, if it can be taken up beside the replies that run; those behind it wait with it, but for
         what is only to be counted."""
-        with self._changed:
+        with self._lock:
             for item in self._waiting:
-                if isinstance(item, _Count):
+                if isinstance(item, Count):
                     self._waiting.remove(item)
                     return item
             if not self._waiting or self._is_stopping or self._must_wait(self._waiting[0]):
                 return None
             item = self._waiting.popleft()
-            self._taken_up = item.request.request_id if isinstance(item, _Submitted) else None
+            self._taken_up = item.request.request_id if isinstance(item, Submitted) else None
             return item
 
-    def _must_wait(self, item: _Work) -> bool:
+    def _must_wait(self, item: Order) -> bool:
         scheduler = self._scheduler
-        if scheduler is None or not scheduler.has_replies:
+        if scheduler is None:
             return False
+        # A model is not freed under those who use it, prompts that are being built with it included.
+        is_used = scheduler.has_replies or self._prompts.is_busy
         match item:
             case ModelConfig():
-                return not self._is_loaded(item)
-            case _Forget():
+                return is_used and not self._is_loaded(item)
+            case Forget():
                 # What a reply stores at its end would come after it.
                 return any(run.request.owner == item.owner for run in scheduler.runs())
-            case _Prefetch() | _Count():
+            case Prefetch() | Count():
                 return False
             case _:
-                return not self._is_loaded(item.request.model)
+                return is_used and not self._is_loaded(item.request.model)
 
     def _is_loaded(self, config: ModelConfig) -> bool:
         return self._loaded is not None and self._loaded.info.config == config
 
-    def _take_up(self, item: _Work) -> None:
+    def _take_up(self, item: Order) -> None:
         match item:
             case ModelConfig():
                 self._load(item)
-            case _Submitted():
+            case Submitted():
                 self._submit(item)
-            case _Prefetch():
-                self._look_ahead(item.request, item.how_much)
-            case _Explain():
+            case Prefetch():
+                self._look_ahead(item)
+            case Explain():
                 self._explain(item.request)
-            case _Count():
+            case Count():
                 self._count(item.request)
-            case _Forget():
+            case Forget():
                 if self._store is not None:
                     self._store.forget(item.owner)
 
@@ -271,7 +257,7 @@ class Engine:
                 self._loaded = None
             with self._load_marks.loading(config):
                 self._loaded = LoadedModel(config, self._digests, self._load_progress(config))
-            with self._changed:
+            with self._lock:
                 self._scheduler = Scheduler(self._loaded, self._store, self._emit, self._read_kv_usage)
         except NativeLibraryMissing as error:
             failure = ModelLoadFailed(config, ErrorCode.MODEL_LOAD_FAILED, str(error))
@@ -304,7 +290,7 @@ class Engine:
 
         return on_progress
 
-    def _submit(self, submitted: _Submitted) -> None:
+    def _submit(self, submitted: Submitted) -> None:
         """Hand a request to the scheduler, once its model is loaded."""
         request, taken_up = submitted.request, time.monotonic()
         try:
@@ -319,6 +305,8 @@ class Engine:
             load_started = max(load_started, submitted.arrived)
             load_s = max(0.0, load_ended - load_started)
             load_before_s = max(0.0, min(load_ended, taken_up) - load_started)
+            # A draft that waits to be built is this message, or another chat's.
+            self._prefetch = None
             run = ReplyRun(
                 request,
                 self._loaded,
@@ -326,45 +314,69 @@ class Engine:
                 arrived=submitted.arrived + load_s,
                 queued_s=taken_up - submitted.arrived - load_before_s,
                 load_s=load_s,
+                preparation=self._prompts.build(partial(prepare_reply, self._loaded, request)),
             )
-            with self._changed:
+            with self._lock:
                 run.is_cancelled = request.request_id in self._cancelled
                 self._scheduler.submit(run)
         except EngineError as error:
             self._emit(RequestFailed(request.request_id, error.code, str(error)))
         finally:
-            with self._changed:
+            with self._lock:
                 self._taken_up = None
                 self._cancelled.discard(request.request_id)
 
-    def _look_ahead(self, request: GenerationRequest, how_much: ReadAhead) -> None:
-        if self._loaded is None or self._scheduler is None or not self._is_loaded(request.model):
+    def _look_ahead(self, prefetch: Prefetch) -> None:
+        request, loaded, scheduler = prefetch.request, self._loaded, self._scheduler
+        if loaded is None or scheduler is None or not self._is_loaded(request.model):
             return
-        try:
-            prompt = fit_prompt(self._loaded.prompt_builder, request, self._loaded.context_size).prompt
-        except EngineError as error:
-            # Whoever sends the message will be told; nobody asked yet.
-            _logger.info("nothing is read ahead: %s", error)
-            return
-        store = None if request.is_private else self._store
-        self._scheduler.look_ahead(TypeAhead(self._loaded, store, prompt, how_much))
+        self._prefetch = prefetch
+
+        def make() -> Prompt | None:
+            fitted = partial(fit_prompt, loaded.prompt_builder, request, loaded.context_size)
+            return fitted().prompt if self._prefetch is prefetch else None
+
+        def take(built: Future[Prompt | None]) -> None:
+            try:
+                prompt = built.result()
+            except EngineError as error:
+                # Whoever sends the message will be told; nobody asked yet.
+                _logger.info("nothing is read ahead: %s", error)
+                return
+            if prompt is not None and self._prefetch is prefetch:
+                store = None if request.is_private else self._store
+                scheduler.look_ahead(TypeAhead(loaded, store, prompt, prefetch.how_much))
+
+        self._prompts.build_for(make, take)
 
     def _count(self, request: GenerationRequest) -> None:
-        try:
-            if self._loaded is None or not self._is_loaded(request.model):
-                raise EngineError(ErrorCode.MODEL_NOT_LOADED, "the model is not loaded")
-            self._emit(count(self._loaded, request))
-        except EngineError as error:
-            self._emit(RequestFailed(request.request_id, error.code, str(error)))
+        loaded, request_id = self._loaded, request.request_id
+        if loaded is None or not self._is_loaded(request.model):
+            self._emit(RequestFailed(request_id, ErrorCode.MODEL_NOT_LOADED, "the model is not loaded"))
+            return
+        make = partial(count_prompt, loaded.prompt_builder, request, loaded.context_size)
+        self._answer(request_id, make, partial(PromptCounted, request_id))
 
     def _explain(self, request: GenerationRequest) -> None:
-        try:
-            if (failure := self._load(request.model)) is not None:
-                raise EngineError(failure.code, failure.message)
-            assert self._loaded is not None
-            self._emit(explain(self._loaded, self._store, request))
-        except EngineError as error:
-            self._emit(RequestFailed(request.request_id, error.code, str(error)))
+        if (failure := self._load(request.model)) is not None:
+            self._emit(RequestFailed(request.request_id, failure.code, failure.message))
+            return
+        assert self._loaded is not None
+        make = partial(self._loaded.prompt_builder.build, request)
+        self._answer(
+            request.request_id, make, partial(explain, self._loaded, self._store, request.request_id)
+        )
+
+    def _answer(self, request_id: RequestId, make: Callable[[], T], answer: Callable[[T], Event]) -> None:
+        """make(): on the prompt thread; answer(): on this one, of what was made."""
+
+        def take(built: Future[T]) -> None:
+            try:
+                self._emit(answer(built.result()))
+            except EngineError as error:
+                self._emit(RequestFailed(request_id, error.code, str(error)))
+
+        self._prompts.build_for(make, take)
 
     def _finish_unread(self, request_id: RequestId, queued_s: float) -> None:
         self._emit(RequestFinished.unread(request_id, queued_s, self._kv_usage(self._last_used_bytes)))

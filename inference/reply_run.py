@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
+from concurrent.futures import Future
 from dataclasses import replace
 
-from inference.context_fit import fit_prompt
 from inference.events import Event, Phase, PhaseChanged, PrefillProgress, RequestFinished, TokenDelta
 from inference.kvcache.block import CheckpointKind
 from inference.kvcache.block_store import BlockStore
@@ -17,6 +17,7 @@ from inference.loaded_model import LoadedModel
 from inference.messages import TokenId
 from inference.metrics import KVUsage, PromptCounts, RequestTimings
 from inference.miss import Miss, explain_miss
+from inference.prepared_reply import PreparedReply, prepare_reply
 from inference.prompt import Prompt
 from inference.reply_text import ReplyText
 from inference.request import ContextFit, FinishReason, GenerationRequest
@@ -31,7 +32,7 @@ _DELTA_INTERVAL_S = 1 / 30
 class ReplyRun:
     """State of one request. Counters are raised where the work is handed over, nowhere else.
 
-    waiting → read() → join(sequence) → [next_part() → took_part()] … → sample() … until finish_reason is set.
+    waiting until is_prepared → read() → join(sequence) → [next_part() → took_part()] … → sample() … until finish_reason is set.
     leave() goes back to waiting: what was read is read again later, and counted as such.
     """
 
@@ -44,12 +45,15 @@ class ReplyRun:
         arrived: float,
         queued_s: float = 0.0,
         load_s: float = 0.0,
+        preparation: Future[PreparedReply] | None = None,
     ) -> None:
-        """arrived: time.monotonic() when the request came in. load_s: of the time since, what loading took."""
+        """arrived: time.monotonic() when the request came in. load_s: of the time since, what loading took.
+        preparation: of this request, on another thread; None: read() does it."""
         self.request = request
         self._loaded = loaded
         self._store = None if request.is_private else store
         self._arrived, self._queued_s, self._load_s = arrived, queued_s, load_s
+        self._preparation, self._asked_at = preparation, time.monotonic()
         self.prompt: Prompt | None = None
         self.fit: ContextFit | None = None
         self.token_ids: list[TokenId] = []
@@ -123,23 +127,24 @@ class ReplyRun:
 
     # --- from waiting to a sequence and back -----------------------------------------------------------
 
+    @property
+    def is_prepared(self) -> bool:
+        """Whether read() need not wait for another thread."""
+        return self._preparation is None or self._preparation.done()
+
     def read(self) -> None:
         """Make token ids of the request, once. Raises EngineError."""
         if self.prompt is not None:
             return
-        started = time.monotonic()
-        fitted = fit_prompt(self._loaded.prompt_builder, self.request, self._loaded.context_size)
-        self.tokenize_s = time.monotonic() - started
-        prompt, self._begun_ids, self.fit = fitted.prompt, fitted.begun_ids, fitted.fit
-        model = self._loaded.model
-        sampling = self._loaded.sampling_defaults.completed(self.request.sampling)
-        opening = None if self.request.messages is None else prompt.reply_opening
-        self._text = ReplyText(model.vocab, opening, self.request.sampling.stop)
-        answer_ids: list[TokenId] = []
-        if self.request.begun is not None:
-            answer_ids = self._text.go_on_behind(self._begun_ids, self.request.begun.content)
-        self._sampler = Sampler(model.llama, sampling, prompt.token_ids, model, answer_ids)
-        self.prompt, self.token_ids = prompt, list(prompt.token_ids)
+        if self._preparation is None:
+            prepared = prepare_reply(self._loaded, self.request)
+        else:
+            prepared = self._preparation.result()
+            self._queued_s += max(0.0, prepared.started_at - self._asked_at)
+        self.prompt, self.token_ids = prepared.prompt, list(prepared.prompt.token_ids)
+        self._begun_ids, self.fit = prepared.begun_ids, prepared.fit
+        self._text, self._sampler = prepared.text, prepared.sampler
+        self.tokenize_s = prepared.tokenize_s
 
     def join(self, sequence: Sequence) -> Iterator[Event]:
         """Make the sequence hold as much of the tokens as memory or store have."""
@@ -354,3 +359,10 @@ class ReplyRun:
     def close(self) -> None:
         if self._sampler is not None:
             self._sampler.close()
+        elif self._preparation is not None and not self._preparation.cancel():
+            self._preparation.add_done_callback(_close_unused)
+
+
+def _close_unused(preparation: Future[PreparedReply]) -> None:
+    if preparation.exception() is None:
+        preparation.result().sampler.close()

@@ -65,7 +65,9 @@ class Scheduler:
 
     @property
     def has_work(self) -> bool:
-        return bool(self._running or self._waiting or self._ahead is not None)
+        if self._waiting and not self._running:
+            return any(run.is_prepared or run.is_cancelled for run in self._waiting)
+        return bool(self._running or self._ahead is not None)
 
     def runs(self) -> list[ReplyRun]:
         return [*self._running, *self._waiting]
@@ -216,8 +218,10 @@ class Scheduler:
 
     def _admit(self) -> None:
         """The first that waits, if it can: in the order they came, and one a step, so that nobody's decode waits for many
-        restores."""
-        run = self._waiting[0]
+        restores. Prompts are made in that order too; one that is not ready holds up nobody."""
+        run = next((run for run in self._waiting if run.is_prepared), None)
+        if run is None:
+            return
         try:
             run.read()
             sequence = self._sequence_for(run)

@@ -120,6 +120,7 @@ class RunningEngine(Engine):
         self._thread.join(60)
         assert not self._thread.is_alive()
         # A worker ends with its process; here a model would stay for all the tests to come.
+        self._prompts.close(wait=True)
         if self._loaded is not None:
             self._loaded.close()
             self._loaded = None

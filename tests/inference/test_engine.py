@@ -379,7 +379,8 @@ def wait_until_idle(engine: RunningEngine) -> None:
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         scheduler = engine._scheduler
-        if not engine._waiting and scheduler is not None and not scheduler.has_work:
+        is_building = engine._waiting or engine._prompts.is_busy
+        if not is_building and scheduler is not None and not scheduler.has_work:
             return
         time.sleep(0.01)
     raise AssertionError(engine.events[told:])
