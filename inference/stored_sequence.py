@@ -149,6 +149,8 @@ class StoredSequence:
                 break
             if self._measured_restore(match, target, checkpoint, prompt.token_ids):
                 break
+            # Where one file is damaged more may be: all that is gets computed and stored anew with this turn.
+            self._store.check([*(matched.block for matched in match.blocks), *match.checkpoints])
         if self._kind == StateKind.WHOLE:
             self._restore_whole(tokens, self.num_in_memory(prompt))
         return num_stored, miss

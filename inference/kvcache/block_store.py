@@ -153,6 +153,12 @@ class BlockStore:
         """The verified state to restore, valid inside the with block. None: gone or damaged, a miss from now on."""
         return self._index.open_payload(entry)
 
+    def check(self, entries: Iterable[StoredEntry]) -> None:
+        """Read these back; those that are gone or damaged are misses from now on."""
+        for entry in entries:
+            with self._index.open_payload(entry, is_use=False):
+                pass
+
     def reject(self, entry: StoredEntry) -> None:
         """The library refused this state although its checksums hold: it is of no use to anyone."""
         self._index.remove(entry)
