@@ -193,6 +193,19 @@ def test_a_chat_that_no_template_fits_goes_through_one_that_is_named(run: Run, t
     assert "choose another one, of built-in llama3, " in unknown.stderr
 
 
+def test_a_template_that_stands_in_is_told(run: Run, tmp_path: Path) -> None:
+    chat, model = tmp_path / "chat.json", write_llama(tmp_path / "m.gguf", TinyModel(chat_template=None))
+    chat.write_text(json.dumps([{"role": "user", "content": "hello"}]))
+    arguments = [model, "--chat", chat, "--max-tokens", "2"]
+    result = run(*arguments)
+    assert result.returncode == 0
+    assert result.stderr.startswith("warning: the model's file has no chat template: ")
+    assert "“built-in chatml” (--template chooses another)" in result.stderr
+    # Who chose knows, and raw text has none.
+    assert run(*arguments, "--template", "chatml").stderr == ""
+    assert run(model, "--prompt", "hello", "--max-tokens", "2").stderr == ""
+
+
 def test_a_named_template_is_what_the_store_explains(run: Run, tmp_path: Path) -> None:
     chat, model = tmp_path / "chat.json", write_llama(tmp_path / "m.gguf")
     chat.write_text(json.dumps([{"role": "user", "content": "hello " * 50}]))
