@@ -37,7 +37,7 @@ class ChatText:
 
 @dataclass(frozen=True, slots=True)
 class _RanAway:
-    """Asked again at once (while one types, say), it would keep the inference thread and with it all other chats."""
+    """Asked again at once (while one types, say), it would hold up the prompts of all other chats."""
 
     refusal: TemplateRefused
     num_messages: int

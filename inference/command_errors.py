@@ -10,6 +10,7 @@ from typing import NoReturn
 import click
 import platformdirs
 
+from inference.command_advice import advice_for_commands
 from inference.request import EngineError, ErrorCode
 
 EXIT_REFUSED = 1
@@ -47,13 +48,13 @@ def run_command(command: click.Command) -> NoReturn:
 
 
 def exit_with(error: EngineError) -> NoReturn:
-    _complain(str(error))
+    _complain(advice_for_commands(str(error), error.code))
     sys.exit(EXIT_ENGINE_DIED if error.code == ErrorCode.ENGINE_DIED else EXIT_REFUSED)
 
 
 def warn(message: str) -> None:
     """Something that does not end the command."""
-    click.echo(f"warning: {' '.join(message.split())}", err=True)
+    click.echo(f"warning: {' '.join(advice_for_commands(message).split())}", err=True)
 
 
 def show(text: str, *, newline: bool = True) -> None:

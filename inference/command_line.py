@@ -19,6 +19,7 @@ from inference.sampling_options import read_sampling, sampling_options
 from inference.sampling_params import MAX_COUNT
 from inference.single_generation import SingleGeneration
 from inference.store_command import store
+from inference.template_name import template_option
 
 
 class GpuLayers(click.ParamType[int | None]):
@@ -54,6 +55,7 @@ cli.add_command(store)
 @click.argument("model", type=GivenPath())
 @click.option("--prompt", help="Raw text to continue; no chat template.")
 @click.option("--chat", type=GivenPath(), metavar="FILE.json", help='A list of {"role", "content"}.')
+@template_option
 @click.option("--kv-store", type=GivenPath(), metavar="DIR", help="Keep the KV cache in this folder.")
 @click.option("--no-kv-store", is_flag=True, help="Keep nothing on disk (the default).")
 @click.option(
@@ -75,6 +77,7 @@ def generate(
     model: Path,
     prompt: str | None,
     chat: Path | None,
+    template: str | None,
     kv_store: Path | None,
     no_kv_store: bool,
     context: int | None,
@@ -89,6 +92,8 @@ def generate(
     """
     if (prompt is None) == (chat is None):
         raise click.UsageError("give either --prompt or --chat")
+    if template is not None and chat is None:
+        raise click.UsageError("--template is for --chat: --prompt goes through none")
     if kv_store is not None and no_kv_store:
         raise click.UsageError("--kv-store and --no-kv-store exclude each other")
     try:
@@ -96,6 +101,7 @@ def generate(
             model=ModelConfig(str(model), n_ctx=context, n_gpu_layers=gpu_layers, n_threads=threads),
             messages=None if chat is None else read_chat_file(chat),
             prompt=prompt,
+            chat_template=template,
             sampling=read_sampling(sampling),
         )
         generation = SingleGeneration((lambda text: None) if as_json else _print_text, warn)

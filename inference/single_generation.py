@@ -24,6 +24,7 @@ from inference.model_config import ModelInfo
 from inference.process.client import EngineClient
 from inference.process.worker_config import WorkerConfig
 from inference.request import EngineError, FinishReason, GenerationRequest
+from inference.template_info import TemplateInfo
 from inference.token_logprobs import TokenLogprobs
 
 # A script's next call counts on the state being on disk, so this exit waits for a slow one.
@@ -40,7 +41,7 @@ class SingleGeneration:
         self._info: ModelInfo | None = None
         self._is_interrupted = False
         self._text = self._reasoning = ""
-        self._is_stopping = False
+        self._is_stopping = self._leaves_template_open = False
         self._token_ids: list[TokenId] = []
         self._logprobs: list[TokenLogprobs] = []
         self._counts = PromptCounts(0, 0, 0, 0)
@@ -50,6 +51,7 @@ class SingleGeneration:
 
     async def run(self, config: WorkerConfig, request: GenerationRequest) -> GenerateReport:
         """Raises EngineError if the request was refused before anything was read."""
+        self._leaves_template_open = request.messages is not None and request.chat_template is None
         client = EngineClient(config, self._on_engine_event)
         with contextlib.suppress(NotImplementedError, ValueError):  # Windows; not the main thread
             for number in (signal.SIGINT, signal.SIGTERM):
@@ -77,8 +79,15 @@ class SingleGeneration:
             self._kv = event.kv
         elif isinstance(event, ModelLoaded):
             self._info = event.info
+            self._tell_stand_in(event.info.template)
         elif isinstance(event, StoreNotice):
             self._warn(event.message)
+
+    def _tell_stand_in(self, template: TemplateInfo) -> None:
+        if self._leaves_template_open and template.source is not None and template.reason is not None:
+            self._warn(
+                f"{template.reason}: the chat is written with “{template.source}” (--template chooses another)"
+            )
 
     def _on_event(self, event: object) -> None:
         if isinstance(event, TokenDelta):

@@ -22,6 +22,7 @@ from inference.process.client import EngineClient
 from inference.process.worker_config import WorkerConfig
 from inference.request import EngineError, ErrorCode, GenerationRequest
 from inference.sampling_params import MAX_COUNT
+from inference.template_name import template_option
 
 _EXIT_DAMAGE_REMOVED = 1
 _STORE_HAS_ONE_OF = ("owners", "changes.log", "model-digests.json")
@@ -152,21 +153,31 @@ def wipe(folder: Path, as_json: bool) -> None:
 @click.argument("model", type=GivenPath())
 @click.option("--prompt", help="Raw text; no chat template.")
 @click.option("--chat", type=GivenPath(), metavar="FILE.json", help='A list of {"role", "content"}.')
+@template_option
 @click.option("--context", type=click.IntRange(1, MAX_COUNT), metavar="N", help="As for generate.")
 @AS_JSON
 @click.pass_obj
 def explain(
-    folder: Path, model: Path, prompt: str | None, chat: Path | None, context: int | None, as_json: bool
+    folder: Path,
+    model: Path,
+    prompt: str | None,
+    chat: Path | None,
+    template: str | None,
+    context: int | None,
+    as_json: bool,
 ) -> None:
     """What of a prompt would be restored, and why not more."""
     if (prompt is None) == (chat is None):
         raise click.UsageError("give either --prompt or --chat")
+    if template is not None and chat is None:
+        raise click.UsageError("--template is for --chat: --prompt goes through none")
     _check_store(folder)
     try:
         request = GenerationRequest(
             ModelConfig(str(model), n_ctx=context, n_gpu_layers=0),
             messages=None if chat is None else read_chat_file(chat),
             prompt=prompt,
+            chat_template=template,
         )
         explained = asyncio.run(_explain(folder, request))
     except EngineError as error:

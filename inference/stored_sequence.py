@@ -126,6 +126,8 @@ class StoredSequence:
                 break
             if self._measured_restore(match, target, checkpoint, prompt.token_ids):
                 break
+            # Where one file is damaged more may be: all that is gets computed and stored anew with this turn.
+            self._store.check([*(matched.block for matched in match.blocks), *match.checkpoints])
         if self._kind == StateKind.WHOLE:
             self._restore_whole(tokens, self.num_in_memory(prompt))
         return num_stored, miss
@@ -225,14 +227,12 @@ class StoredSequence:
         ]
         if checkpoint is None:
             return self._restore_blocks(blocks)
-        entries = [*(block for block, _ in blocks), checkpoint]
         with ExitStack() as opened:
             # Blocks without their checkpoint cost what memory has, so all are verified before the first is used.
             payloads: list[StateBytes] = []
-            for number, entry in enumerate(entries):
+            for entry in (*(block for block, _ in blocks), checkpoint):
                 payload = opened.enter_context(self._store.open_payload(entry))
                 if payload is None:
-                    self._store.check_later(entries[number + 1 :])
                     return False
                 payloads.append(payload)
             refused = self._put_in_place(blocks, checkpoint, payloads, ids[:target])
@@ -248,10 +248,8 @@ class StoredSequence:
         assert self._store is not None
         entries = [block for block, _ in blocks]
         with self._sequence.several_appends(), closing(self._store.each_payload(entries)) as payloads:
-            for number, ((block, rows), payload) in enumerate(zip(blocks, payloads, strict=True)):
+            for (block, rows), payload in zip(blocks, payloads, strict=True):
                 if payload is None:
-                    # Where one is damaged, others may be; those behind it would be found a turn later each.
-                    self._store.check_later(entries[number + 1 :])
                     return False
                 if not restore_block(self._sequence, payload, block.start, rows):
                     self._store.reject(block)

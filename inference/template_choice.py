@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from inference.builtin_templates import BUILTIN_TEMPLATES, fitting_builtin
 from inference.request import EngineError, ErrorCode
 
-_VARIANT, _BUILTIN = "variant ", "built-in "
+VARIANT, BUILTIN = "variant ", "built-in "
 # For other prompts than a chat's.
 _NO_CHAT_VARIANTS = ("tool_use", "rag")
 
@@ -26,11 +26,11 @@ class TemplateChoice:
 def choices(chat_templates: Mapping[str, str]) -> list[TemplateChoice]:
     """All that can be chosen for a model, with its file's templates by name."""
     own = [
-        TemplateChoice("model" if name == "default" else _VARIANT + name, jinja)
+        TemplateChoice("model" if name == "default" else VARIANT + name, jinja)
         for name, jinja in sorted(chat_templates.items(), key=lambda item: (item[0] != "default", item[0]))
     ]
     return own + [
-        TemplateChoice(_BUILTIN + name, builtin.jinja) for name, builtin in BUILTIN_TEMPLATES.items()
+        TemplateChoice(BUILTIN + name, builtin.jinja) for name, builtin in BUILTIN_TEMPLATES.items()
     ]
 
 
@@ -55,12 +55,12 @@ def choose(
         if refusal is None:
             own = name == "default"
             return TemplateChoice(
-                "model" if own else _VARIANT + name, chat_templates[name], None if own else reason
+                "model" if own else VARIANT + name, chat_templates[name], None if own else reason
             )
         reason = f"the model's own chat template {refusal}"
     builtin = fitting_builtin(has_token)
     if builtin is not None:
-        return TemplateChoice(_BUILTIN + builtin, BUILTIN_TEMPLATES[builtin].jinja, reason)
+        return TemplateChoice(BUILTIN + builtin, BUILTIN_TEMPLATES[builtin].jinja, reason)
     raise EngineError(
         ErrorCode.TEMPLATE_FAILED,
         f"{reason}, and its vocabulary shows no format that would fit, so it cannot tell messages apart: choose a "
@@ -73,9 +73,10 @@ def _overridden(chat_templates: Mapping[str, str], override: str) -> TemplateCho
         if choice.source == override:
             return choice
     # Only what is no template text can be a name.
-    if override == "model" or (override.startswith((_VARIANT, _BUILTIN)) and "{" not in override):
+    if override == "model" or (override.startswith((VARIANT, BUILTIN)) and "{" not in override):
         raise EngineError(
             ErrorCode.TEMPLATE_FAILED,
-            f"there is no chat template “{override}” for this model: choose another one",
+            f"there is no chat template “{override}” for this model: choose another one, of "
+            + ", ".join(choice.source for choice in choices(chat_templates)),
         )
     return TemplateChoice("override", override)

@@ -160,15 +160,11 @@ class BlockStore:
         where it is not used up."""
         return self._reader.each(entries)
 
-    def check_later(self, entries: Sequence[StoredEntry]) -> None:
-        """Have these read on the writer's thread, so that what is damaged is removed before it is missed."""
-        self._writer.submit(partial(self._check, tuple(entries)))
-
-    def _check(self, entries: Sequence[StoredEntry]) -> bool:
+    def check(self, entries: Iterable[StoredEntry]) -> None:
+        """Read these back; those that are gone or damaged are misses from now on."""
         for entry in entries:
             with self._index.open_payload(entry, is_use=False):
                 pass
-        return False
 
     def reject(self, entry: StoredEntry) -> None:
         """The library refused this state although its checksums hold: it is of no use to anyone."""

@@ -14,6 +14,8 @@ from typing import Any
 import psutil
 import pytest
 
+from tests.tiny_models import TinyModel, write_llama
+
 FIELDS = {
     "text",
     "token_ids",
@@ -169,6 +171,58 @@ def test_refused_input_is_one_line_and_exit_code_1(
     assert result.stderr.count("\n") == 1
 
 
+def test_a_chat_that_no_template_fits_goes_through_one_that_is_named(run: Run, tmp_path: Path) -> None:
+    chat, model = tmp_path / "chat.json", write_llama(tmp_path / "m.gguf", TinyModel(chat_template=None))
+    chat.write_text(json.dumps([{"role": "user", "content": "hello"}]))
+    # A vocabulary of no known format.
+    model.write_bytes(model.read_bytes().replace(b"<|im_start|>", b"<|zz_start|>"))
+    arguments = [model, "--chat", chat, "--max-tokens", "2"]
+    refused = run(*arguments)
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert "choose a built-in template" in refused.stderr
+    assert "--template NAME; --help lists the names" in refused.stderr
+    as_told = run("--help")
+    assert "built in: llama3, " in " ".join(as_told.stdout.split())
+    report = report_of(run(*arguments, "--template", "alpaca", "--json"))
+    assert (
+        report["token_ids"]
+        == report_of(run(*arguments, "--template", "built-in alpaca", "--json"))["token_ids"]
+    )
+    unknown = run(*arguments, "--template", "variant none")
+    assert unknown.returncode == 1
+    assert "choose another one, of built-in llama3, " in unknown.stderr
+
+
+def test_a_template_that_stands_in_is_told(run: Run, tmp_path: Path) -> None:
+    chat, model = tmp_path / "chat.json", write_llama(tmp_path / "m.gguf", TinyModel(chat_template=None))
+    chat.write_text(json.dumps([{"role": "user", "content": "hello"}]))
+    arguments = [model, "--chat", chat, "--max-tokens", "2"]
+    result = run(*arguments)
+    assert result.returncode == 0
+    assert result.stderr.startswith("warning: the model's file has no chat template: ")
+    assert "“built-in chatml” (--template chooses another)" in result.stderr
+    # Who chose knows, and raw text has none.
+    assert run(*arguments, "--template", "chatml").stderr == ""
+    assert run(model, "--prompt", "hello", "--max-tokens", "2").stderr == ""
+
+
+def test_a_named_template_is_what_the_store_explains(run: Run, tmp_path: Path) -> None:
+    chat, model = tmp_path / "chat.json", write_llama(tmp_path / "m.gguf")
+    chat.write_text(json.dumps([{"role": "user", "content": "hello " * 50}]))
+    kv = tmp_path / "kv"
+    named = ["--chat", chat, "--template", "alpaca", "--json"]
+    report = report_of(run(model, *named, "--kv-store", kv, "--max-tokens", "2"))
+    command = (sys.executable, "-m", "inference", "store", kv, "explain", model)
+
+    def explain(*arguments: str | Path) -> dict[str, int]:
+        explained = subprocess.run([*command, *arguments], capture_output=True, check=True)
+        told: dict[str, int] = json.loads(explained.stdout)
+        return told
+
+    assert explain(*named)["restorable_tokens"] == report["prompt_tokens"] - 1
+    assert explain("--chat", chat, "--json")["restorable_tokens"] < 50
+
+
 @pytest.mark.parametrize("content", [None, b"", b"plain text", b"GGUF" + b"\xff" * 100])
 def test_a_file_that_is_no_model_is_exit_code_1(run: Run, tmp_path: Path, content: bytes | None) -> None:
     model = tmp_path / "model.gguf"
@@ -200,6 +254,8 @@ def test_a_file_that_is_no_model_is_exit_code_1(run: Run, tmp_path: Path, conten
         ["--prompt", "x", "--context", "4294967296"],
         ["--prompt", "x", "--threads", "100000"],
         ["--prompt", "x", "--kv-store", ""],
+        ["--prompt", "x", "--template", "chatml"],
+        ["--chat", "x", "--template", "chatlm"],
         ["--prompt", "x", "--kv-store", b"/tmp/\xff"],
     ],
     ids=str,

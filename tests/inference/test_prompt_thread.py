@@ -9,16 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from inference.events import ModelLoaded, PromptCounted, TokenDelta
+from inference.events import Event, ModelLoaded, PromptCounted, RequestFinished, TokenDelta
 from inference.llama.sampler import Sampler
 from inference.loaded_model import LoadedModel
 from inference.messages import Message
+from inference.metrics import KVUsage
 from inference.model_config import ModelConfig
 from inference.prepared_reply import PreparedReply, prepare_reply
 from inference.prompt_thread import PromptThread
 from inference.reply_run import ReplyRun
 from inference.request import ErrorCode, FinishReason, GenerationRequest, RequestId
 from inference.sampling_params import SamplingParams
+from inference.scheduler import Scheduler
 from tests.inference.conftest import RunningEngine
 from tests.tiny_models import CHATML, TinyModel, write_llama
 
@@ -174,6 +176,32 @@ def test_what_was_cancelled_before_its_turn_is_not_built() -> None:
     assert built == ["last"]
     thread.close(wait=True)
     assert not thread.is_busy
+
+
+def test_a_reply_whose_prompt_is_not_ready_holds_up_nobody_and_is_no_work(
+    load: Callable[..., LoadedModel], tiny_paths: dict[str, Path]
+) -> None:
+    loaded = load(tiny_paths["gqa"])
+    events: list[Event] = []
+    scheduler = Scheduler(loaded, None, events.append, lambda: KVUsage(0, 0, 0, 0, 0, 0, 0, 0))
+    preparation: Future[PreparedReply] = Future()
+    first, second, third = (chat(loaded.info.config) for _ in range(3))
+    scheduler.submit(ReplyRun(first, loaded, None, arrived=1.0, preparation=preparation))
+    scheduler.submit(ReplyRun(second, loaded, None, arrived=2.0))
+    scheduler.submit(ReplyRun(third, loaded, None, arrived=3.0, preparation=Future()))
+
+    def step_and_tell_ends() -> list[RequestId]:
+        while scheduler.has_work:
+            scheduler.step()
+        return [event.request_id for event in events if isinstance(event, RequestFinished)]
+
+    assert step_and_tell_ends() == [second.request_id]
+    assert scheduler.has_replies
+    scheduler.cancel(third.request_id)
+    assert step_and_tell_ends() == [second.request_id, third.request_id]
+    preparation.set_result(prepare_reply(loaded, first))
+    assert step_and_tell_ends() == [second.request_id, third.request_id, first.request_id]
+    assert not scheduler.has_replies
 
 
 def test_the_sampler_of_a_reply_that_ended_meanwhile_is_closed(

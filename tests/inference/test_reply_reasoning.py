@@ -52,6 +52,27 @@ def test_reasoning_that_the_model_opens_is_no_part_of_the_answer(load: Load, sta
     assert len(finished.token_ids) == finished.num_generation_tokens
 
 
+def test_the_next_prompt_carries_the_answer_and_nothing_of_the_reasoning(
+    load: Load, starter_path: Path
+) -> None:
+    # Reported as open-webui/open-webui#11259, #9421, PR #11708.
+    loaded = load(starter_path)
+    grammar = 'root ::= "<think>\\nIt is Paris.\\n</think>\\n\\nThat city."'
+    sampling = SamplingParams(temperature=0.0, max_tokens=60, grammar=grammar)
+    finished, _ = ask(loaded, starter_path, sampling)
+    chat = (
+        Message("user", "What is the capital of France?"),
+        Message("assistant", finished.text, finished.token_ids),
+        Message("user", "Are you sure?"),
+    )
+    request = GenerationRequest(ModelConfig(str(starter_path)), messages=chat)
+    token_ids = loaded.prompt_builder.build(request).token_ids
+    text = b"".join(map(loaded.model.vocab.written_piece, token_ids)).decode()
+    assert "<|im_start|>assistant\nThat city.<|im_end|>" in text
+    assert "think" not in text
+    assert "Paris" not in text
+
+
 def test_reasoning_that_the_prompt_opens_and_nothing_closes_was_cut(load: Load, starter_path: Path) -> None:
     finished, _ = ask(
         load(starter_path),

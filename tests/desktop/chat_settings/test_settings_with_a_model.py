@@ -42,6 +42,9 @@ class RealEngineWindow(RunningWindow):
         chat.change_settings(settings)
         await until(lambda: chat.conversation is not None and chat.conversation.settings == settings)
 
+    async def stored_seeds(self) -> list[int | None]:
+        return [message.seed for message in await self.stored_branch() if message.role == "assistant"]
+
     @property
     def details(self) -> dict[str, str]:
         return {detail.label: detail.value for detail in self.rows[-1].details}
@@ -114,3 +117,25 @@ async def test_the_starter_model_follows_what_the_chat_sets(tmp_path: Path) -> N
         await window.ask("Is water wet?")
         assert window.texts[-1].startswith(("The answer is yes.", "The answer is no."))
         assert window.details["Template"] == "the model's own"
+
+
+async def test_each_reply_is_stored_with_the_seed_that_was_really_used(tmp_path: Path) -> None:
+    # Reported as abetlen/llama-cpp-python#1809, #386; deepset-ai/haystack-core-integrations#1269.
+    model = write_llama(tmp_path / "tiny.gguf")
+    rambling = {"temperature": 1.0, "max_tokens": 12}
+    async with RealEngineWindow(tmp_path / "data", model) as window:
+        await window.loaded()
+        for settings in (rambling, {**rambling, "seed": 7}, rambling):
+            await window.set(ChatSettings("", settings))
+            await window.ask("hello")
+            await window.ask("hello")
+        seeds = await window.stored_seeds()
+        while None in seeds:
+            # A reply's end is stored just after it is shown.
+            await asyncio.sleep(0.05)
+            seeds = await window.stored_seeds()
+    assert len(seeds) == 6
+    assert seeds[2:4] == [7, 7]
+    # Drawn anew for each reply, and not brought back by the KV state that each of them goes on from.
+    drawn = [*seeds[:2], *seeds[4:]]
+    assert len({*drawn, 7}) == 5

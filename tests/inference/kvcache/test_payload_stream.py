@@ -91,12 +91,11 @@ def test_damaged_and_missing_ones_are_none_at_their_place(
     store.close(5)
 
 
-def test_what_is_checked_later_leaves_the_store_where_it_is_damaged(store: BlockStore) -> None:
+def test_what_is_checked_leaves_the_store_where_it_is_damaged(store: BlockStore) -> None:
     blocks = stored_blocks(store)
     for block in blocks[1:3]:
         path = store.folder / str(block)
         path.write_bytes(path.read_bytes()[:-1] + b"\0")
-    store.check_later(blocks)
-    assert store.flush(10)
+    store.check(blocks)
     assert store.num_blocks == len(blocks) - 2
     assert store.verify().removed == 0
