@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from datetime import UTC, datetime
 
 from PySide6.QtCore import QObject, QTimer, Signal
@@ -12,7 +13,13 @@ from desktop.chat.open_chat import OpenChat
 from desktop.chat.turn_queue import TurnQueue
 from desktop.conversation_list.list_model import NEW_CHAT_TITLE, ConversationListModel
 from desktop.conversation_list.list_view import ConversationListView
-from desktop.conversations import ConversationId, ConversationStore, DatabaseUnusable, NotSaved
+from desktop.conversations import (
+    ConversationId,
+    ConversationStore,
+    DatabaseUnusable,
+    NotSaved,
+    remove_deleted_words,
+)
 from desktop.notice_bar import NoticeAction, NoticeBar
 
 UNDO_MS = 8000
@@ -134,6 +141,13 @@ class ConversationListActions(QObject):
             await self._chats.run(ConversationStore.purge_deleted, datetime.now(UTC))
         except NotSaved:
             return  # the next start does it
+        self._background.start(self._remove_deleted_words())
+
+    async def _remove_deleted_words(self) -> None:
+        """Step by step, so that whatever else is asked of the database comes in between."""
+        with contextlib.suppress(NotSaved, DatabaseUnusable):
+            while await self._chats.run(remove_deleted_words):
+                pass
 
     async def _undelete(self, conversation_id: ConversationId) -> None:
         try:

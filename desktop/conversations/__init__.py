@@ -23,6 +23,8 @@ from desktop.conversations.records import (
     MessageStatus,
     StoredMessage,
 )
+from desktop.conversations.search import SearchHit, SearchResults, remove_deleted_words, search_chats
+from desktop.conversations.snippet import Snippet
 from desktop.conversations.store import LOCK_TIMEOUT_S, ConversationStore
 
 __all__ = [
@@ -39,6 +41,9 @@ __all__ = [
     "MessageStatus",
     "NoSuchRecord",
     "NotSaved",
+    "SearchHit",
+    "SearchResults",
+    "Snippet",
     "StoreError",
     "StoredMessage",
     "chat_context",
@@ -47,7 +52,9 @@ __all__ = [
     "keep_fit",
     "kept_fit",
     "messages_for_engine",
+    "remove_deleted_words",
     "resume_reply",
+    "search_chats",
     "set_chat_settings",
     "set_context_choice",
     "set_message_pinned",
