@@ -37,6 +37,7 @@ class MainWindow(QMainWindow):
     delete_requested = Signal()
     undo_delete_requested = Signal()
     stop_requested = Signal()
+    search_requested = Signal()
     chat_settings_requested = Signal()
     theme_chosen = Signal(str)
 
@@ -74,6 +75,7 @@ class MainWindow(QMainWindow):
             chat.transcript,
             chat.picker,
             chat.settings_button,
+            chat_list.search_field,
             chat_list.new_chat_button,
             chat_list.view,
             chat.composer.context_count,
@@ -146,6 +148,12 @@ class MainWindow(QMainWindow):
         delete.setShortcutContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
         self._chat_list.view.addAction(delete)
         edit_menu.addAction(self._chat_list.view.pin_action)
+        edit_menu.addSeparator()
+        find = self._chat.find_bar
+        self._add(edit_menu, "&Find in Chat…", QKeySequence.StandardKey.Find, find.open_bar)
+        self._add(edit_menu, "Find Ne&xt", QKeySequence("F3"), find.go_next)
+        self._add(edit_menu, "Find Pre&vious", QKeySequence("Shift+F3"), find.go_previous)
+        self._add(edit_menu, "Sear&ch All Chats…", QKeySequence("Ctrl+Shift+F"), self.search_requested.emit)
         edit_menu.addSeparator()
         # Escape stays with menus, dialogs and editors wherever they are open.
         self._add(edit_menu, "&Stop Reply", QKeySequence("Esc"), self.stop_requested.emit)

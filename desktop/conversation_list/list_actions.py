@@ -32,6 +32,8 @@ class ConversationListActions(QObject):
     """Deleted chats can no longer be brought back."""
     pins_changed = Signal()
     not_saved = Signal(str)
+    reloaded = Signal()
+    """The list shows what is on disk."""
 
     def __init__(
         self,
@@ -70,6 +72,7 @@ class ConversationListActions(QObject):
         self._model.set_conversations(conversations)
         self._model.set_replying(self._turns.replying())
         self._view.select(self._open_chat.id)
+        self.reloaded.emit()
 
     def new_chat(self) -> None:
         self._background.start(self._open_chat.open(None))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from desktop.conversations.search_query import SearchQuery
@@ -9,6 +10,8 @@ from desktop.conversations.text_folding import TextSpan, folded, spans_in
 
 _BEFORE = 36
 _LENGTH = 140
+# Marks of markdown that one does not see in the chat: emphasis, code, headings, quotes, list items.
+_MARKDOWN = re.compile(r"^\s*(?:#+ |> |[-*+] )+|\*\*|__|`+|\*(?=\w)|(?<=[\w.!?,])\*")
 _MAX_LINES = 20_000
 """Of a text; what is further down is found, but not shown."""
 
@@ -34,6 +37,7 @@ def best_snippet(text: str, query: SearchQuery) -> Snippet:
                 best, most = line, count
                 if count == len(patterns):
                     break
+    best = _MARKDOWN.sub("", best)
     first = next(iter(spans_in(best, query.pattern)), TextSpan(0, 0)) if most else TextSpan(0, 0)
     shown = _window(best, first)
     return Snippet(shown, tuple(spans_in(shown, query.pattern)) if most else ())
