@@ -135,7 +135,9 @@ class Everwarm(QObject):
         )
         self.list_model, self.list_view = self.list_side.model, self.list_side.view
         self.list_actions, self.list_panel = self.list_side.actions, self.list_side.panel
-        self.window = MainWindow(self.list_panel, self.panel, self.gauges, self.notices)
+        self.window = MainWindow(
+            self.list_panel, self.list_side.menu.actions, self.panel, self.gauges, self.notices
+        )
         self.exchange = ChatExchange(
             self.window, self.chats, self.open_chat, self.list_actions, self.notices, self.background
         )
@@ -228,7 +230,7 @@ class Everwarm(QObject):
         window.open_model_requested.connect(self._ask_for_model)
         window.rename_requested.connect(self.list_view.rename_current)
         window.delete_requested.connect(self.list_actions.delete_current)
-        window.undo_delete_requested.connect(self.list_actions.undo_delete)
+        window.undo_requested.connect(self.list_actions.undo)
         window.stop_requested.connect(open_chat.stop)
         window.search_requested.connect(self.list_side.search.start)
         window.theme_chosen.connect(self._choose_theme)

@@ -11,6 +11,7 @@ from desktop.chat.open_chat import OpenChat
 from desktop.chat.turn_queue import TurnQueue
 from desktop.conversation_list.chat_search import ChatSearch
 from desktop.conversation_list.list_actions import ConversationListActions
+from desktop.conversation_list.list_menu import ConversationListMenu
 from desktop.conversation_list.list_model import ConversationListModel
 from desktop.conversation_list.list_panel import ConversationListPanel
 from desktop.conversation_list.list_view import ConversationListView
@@ -34,6 +35,15 @@ class ConversationListSide(QObject):
         self.actions = ConversationListActions(
             self.model, self.view, chats, turns, open_chat, notices, background
         )
+        self.menu = ConversationListMenu(self.model, self.view)
+        for requested, act in (
+            (self.menu.top_requested, self.actions.set_on_top),
+            (self.menu.archive_requested, self.actions.archive),
+            (self.menu.move_requested, self.actions.move),
+            (self.menu.new_folder_requested, self.actions.create_folder),
+            (self.model.archive_requested, self.actions.archive),
+        ):
+            requested.connect(lambda *wanted, act=act: background.start(act(*wanted)))
         self.search = ChatSearch(self.panel, panel.transcript, open_chat, chats, turns, background)
         self.panel.new_chat_requested.connect(self.actions.new_chat)
         self.actions.reloaded.connect(self.search.chats_changed)

@@ -56,10 +56,21 @@ class SearchResultDelegate(QStyledItemDelegate):
         room = area.width() - when_width - 8
         if hit.message_id is None:
             self._paint_text(
-                painter, QRectF(top_line), room, bold, title, hit.snippet.marks, text_colour, theme, 1
+                painter,
+                QRectF(top_line),
+                room,
+                bold,
+                title,
+                hit.snippet.marks,
+                text_colour,
+                theme,
+                1,
+                is_selected,
             )
         else:
-            self._paint_text(painter, QRectF(top_line), room, bold, title, (), text_colour, theme, 1)
+            self._paint_text(
+                painter, QRectF(top_line), room, bold, title, (), text_colour, theme, 1, is_selected
+            )
             who = "You: " if hit.role == "user" else ""
             below = QRectF(area.left(), area.top() + line_height + GAP, area.width(), area.height())
             marks = [TextSpan(start + len(who), end + len(who)) for start, end in hit.snippet.marks]
@@ -74,6 +85,7 @@ class SearchResultDelegate(QStyledItemDelegate):
                 colour,
                 theme,
                 SNIPPET_LINES,
+                is_selected,
             )
         painter.restore()
 
@@ -106,9 +118,10 @@ class SearchResultDelegate(QStyledItemDelegate):
         colour: str,
         theme: Theme,
         max_lines: int,
+        is_selected: bool,
     ) -> None:
         """As many lines as there is room for, the last one elided."""
-        formats = [_mark_format(text, span, theme) for span in marks]
+        formats = [_mark_format(text, span, theme, is_selected) for span in marks]
         layout = _lay_out(text, font, formats, width, max_lines)
         last = layout.lineAt(layout.lineCount() - 1)
         if layout.lineCount() and last.textStart() + last.textLength() < utf16_length(text):
@@ -145,12 +158,13 @@ def _lay_out(
     return layout
 
 
-def _mark_format(text: str, span: TextSpan, theme: Theme) -> QTextLayout.FormatRange:
+def _mark_format(text: str, span: TextSpan, theme: Theme, is_selected: bool) -> QTextLayout.FormatRange:
     marked = QTextLayout.FormatRange()
     marked.start, marked.length = utf16_length(text[: span.start]), utf16_length(text[span.start : span.end])
     char_format = QTextCharFormat()
-    char_format.setBackground(QColor(theme.match))
-    char_format.setForeground(QColor(theme.match_text))
+    # On the colour of the selection the other one is hardly seen.
+    char_format.setBackground(QColor(theme.current_match if is_selected else theme.match))
+    char_format.setForeground(QColor(theme.current_match_text if is_selected else theme.match_text))
     marked.format = char_format
     return marked
 

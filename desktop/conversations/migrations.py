@@ -205,6 +205,20 @@ def m008_search(db: Database) -> None:
     )
 
 
+@migrations()
+def m009_folders_and_archive(db: Database) -> None:
+    # is_on_top: listed first, which costs nothing; is_pinned (m003) keeps what the engine has of a chat on disk.
+    db.execute("CREATE TABLE folders (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL) STRICT")
+    db.execute(
+        "ALTER TABLE conversations ADD COLUMN folder_id INTEGER REFERENCES folders (id) ON DELETE SET NULL"
+    )
+    db.execute("ALTER TABLE conversations ADD COLUMN is_archived INTEGER NOT NULL DEFAULT 0")
+    db.execute("ALTER TABLE conversations ADD COLUMN is_on_top INTEGER NOT NULL DEFAULT 0")
+    db.execute(
+        "CREATE INDEX conversations_by_folder ON conversations (folder_id) WHERE folder_id IS NOT NULL"
+    )
+
+
 def check_schema(db: Database) -> None:
     """Reads only. Raises DatabaseUnusable if the schema is another program's or a newer version's."""
     with Database(memory=True, execute_plugins=False) as empty:  # where every step is pending

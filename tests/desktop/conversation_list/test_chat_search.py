@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import threading
 from collections.abc import Callable
 
 from PySide6.QtCore import Qt
@@ -103,11 +105,15 @@ async def test_typing_searches_after_a_pause_and_only_for_what_is_typed_last(win
         field = window.everwarm.list_panel.search_field
         QTest.keyClicks(field, "tid")
         assert search.num_searches == 0
-        asked = search._background.start(search.search())
+        is_typed = threading.Event()
+        # Whatever the database does meanwhile, the search waits behind it.
+        busy = window.everwarm.background.start(window.everwarm.chats.run(lambda _: is_typed.wait()))
+        asked = window.everwarm.background.start(search.search())
         await until(lambda: search.num_searches == 1)
         QTest.keyClicks(field, "xx")
         QTest.keyClicks(field, "y")
-        await asked
+        is_typed.set()
+        await asyncio.gather(busy, asked)
         assert (search.num_searches, shown(window)) == (2, [])
         assert "“tidxxy”" in window.everwarm.list_panel.results_words.text()
         for _ in range(3):
@@ -188,7 +194,7 @@ async def test_what_is_not_a_word_asks_for_one(window: RunningWindow) -> None:
 async def test_a_chat_that_is_deleted_leaves_the_results(window: RunningWindow) -> None:
     async with prepared(window, two_chats):
         assert len(await search(window, "winds")) == 2
-        chat = window.everwarm.list_model.conversation(0)
+        chat = window.everwarm.list_model.chats[0]
         assert chat is not None
         await window.everwarm.list_actions.delete(chat.id)
         await until(lambda: len(shown(window)) == 1)
