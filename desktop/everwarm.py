@@ -20,6 +20,7 @@ from desktop.chat.context_count import ContextCount
 from desktop.chat.draft_reading import DraftReading
 from desktop.chat.full_context import FullContext
 from desktop.chat.open_chat import OpenChat
+from desktop.chat.title_writing import TitleWriting
 from desktop.chat.turn import Turn
 from desktop.chat.turn_queue import TurnQueue
 from desktop.chat_exchange import ChatExchange
@@ -128,6 +129,16 @@ class Everwarm(QObject):
             self.models,
             self.background,
         )
+        self.titles = TitleWriting(
+            self.open_chat,
+            self.panel.composer,
+            self.chats,
+            self.engine,
+            self.turns,
+            self.models,
+            self.settings,
+            self.background,
+        )
         self.forgotten = ForgottenOwners(self.chats, self.engine)
         self.pinned = PinnedChats(self.chats, self.engine)
         self.list_side = ConversationListSide(
@@ -209,6 +220,7 @@ class Everwarm(QObject):
         self.prefetch.close()
         self.draft_reading.close()
         self.context_count.close()
+        self.titles.close()
         self.panel.find_bar.close_bar()
         await asyncio.gather(engine_closed, self.chats.close())
         self.closed.set()

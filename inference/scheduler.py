@@ -241,6 +241,9 @@ class Scheduler:
         if not num_common and best in self._unsaved:
             best = min(free, key=lambda sequence: sequence.num_tokens)
         needed = len(run.token_ids) - num_common + 1
+        is_aside = run.request.is_aside
+        if is_aside:
+            needed += run.request.sampling.max_tokens or 0
         if self._running:
             # The others' prompts are not all in their cells yet.
             needed += sum(other.num_remaining for other in self._running)
@@ -248,11 +251,15 @@ class Scheduler:
         self._empty_idle(keep=best)
         while self._context.num_free_cells + best.num_tokens - num_common < needed:
             given_up = next((s for s in self._unsaved if s is not best), None)
-            if given_up is None:
+            if given_up is None or is_aside:
                 break
             self._give_up(given_up)
         else:
             needed = 0
+        if is_aside and (needed or best in self._unsaved):
+            raise EngineError(
+                ErrorCode.PROMPT_TOO_LONG, "there is no room beside what is kept in memory alone"
+            )
         if needed and self._running:
             return None
         if best in self._unsaved:
@@ -302,7 +309,7 @@ class Scheduler:
         # Off the reply's path: the text is out, only the next step waits for the copy.
         run.store_sequence()
         if run.sequence is not None and run.sequence.token_ids:
-            if run.is_private or self._store is None:
+            if self._store is None or (run.is_private and not run.request.is_aside):
                 self._unsaved.append(run.sequence)
             elif self._running:
                 # It would slow the others down, and is read back in no time.

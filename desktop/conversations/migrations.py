@@ -219,6 +219,12 @@ def m009_folders_and_archive(db: Database) -> None:
     )
 
 
+@migrations()
+def m010_titles(db: Database) -> None:
+    # 'words': the first ones of its first message; 'user', 'model': whoever wrote the title.
+    db.execute("ALTER TABLE conversations ADD COLUMN titled_by TEXT NOT NULL DEFAULT 'words'")
+
+
 def check_schema(db: Database) -> None:
     """Reads only. Raises DatabaseUnusable if the schema is another program's or a newer version's."""
     with Database(memory=True, execute_plugins=False) as empty:  # where every step is pending
