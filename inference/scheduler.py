@@ -32,6 +32,7 @@ _MOST_WAIT_S = 0.1
 _LEAST_CHUNK = 32
 # Cells that a reply beside others should find when it begins, so that it is not put off at once.
 _MOST_RESERVED_CELLS = 128
+_NO_ROOM_ASIDE = "there is no room beside what is kept in memory alone"
 _Part = tuple[ReplyRun, BatchPart]
 
 
@@ -240,8 +241,14 @@ class Scheduler:
         best, num_common = _longest_prefix(free, run.token_ids)
         if not num_common and best in self._unsaved:
             best = min(free, key=lambda sequence: sequence.num_tokens)
-        needed = len(run.token_ids) - num_common + 1
         is_aside = run.request.is_aside
+        if is_aside and best in self._unsaved and num_common < best.num_tokens:
+            # It would cut off what is nowhere else.
+            best = min(free, key=lambda sequence: (sequence in self._unsaved, sequence.num_tokens))
+            if best in self._unsaved:
+                raise EngineError(ErrorCode.PROMPT_TOO_LONG, _NO_ROOM_ASIDE)
+            _, num_common = _longest_prefix([best], run.token_ids)
+        needed = len(run.token_ids) - num_common + 1
         if is_aside:
             needed += run.request.sampling.max_tokens or 0
         if self._running:
@@ -256,10 +263,8 @@ class Scheduler:
             self._give_up(given_up)
         else:
             needed = 0
-        if is_aside and (needed or best in self._unsaved):
-            raise EngineError(
-                ErrorCode.PROMPT_TOO_LONG, "there is no room beside what is kept in memory alone"
-            )
+        if is_aside and needed:
+            raise EngineError(ErrorCode.PROMPT_TOO_LONG, _NO_ROOM_ASIDE)
         if needed and self._running:
             return None
         if best in self._unsaved:
@@ -309,7 +314,9 @@ class Scheduler:
         # Off the reply's path: the text is out, only the next step waits for the copy.
         run.store_sequence()
         if run.sequence is not None and run.sequence.token_ids:
-            if self._store is None or (run.is_private and not run.request.is_aside):
+            if run.request.is_aside and not run.reused_tokens:
+                run.sequence.clear()
+            elif self._store is None or (run.is_private and not run.request.is_aside):
                 self._unsaved.append(run.sequence)
             elif self._running:
                 # It would slow the others down, and is read back in no time.

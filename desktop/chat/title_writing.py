@@ -39,7 +39,7 @@ MAX_TRIES = 2
 MOST_OF_CONTEXT = 0.5
 """A chat that fills more of the context than this share keeps its first words as a name."""
 ASK_FOR_TITLE = (
-    "Name this conversation in at most six words, in the language it is held in. Answer with the name alone."
+    "Write a title of at most six words for this conversation, in its language. Answer only with the title."
 )
 
 

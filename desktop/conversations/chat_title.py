@@ -7,6 +7,7 @@ import unicodedata
 
 _TITLE_LENGTH = 48
 _MODEL_TITLE_LENGTH = 64
+_MOST_MODEL_WORDS = 8
 # Models like to set a title in bold, or to say that it is one.
 _MARKS = re.compile(r"[*_`#]+")
 _LABEL = re.compile(
@@ -32,7 +33,9 @@ def title_of_reply(text: str) -> str | None:
     first = next((line for line in text.splitlines() if line.strip()), "")
     title = one_line(_LABEL.sub("", _MARKS.sub("", first)).strip()).strip(_QUOTES)
     title = title.removesuffix(".").strip()
-    if not title or len(title) > _MODEL_TITLE_LENGTH or not any(letter.isalnum() for letter in title):
+    if len(title) > _MODEL_TITLE_LENGTH or len(title.split()) > _MOST_MODEL_WORDS:
+        return None
+    if not any(letter.isalnum() for letter in title):
         return None
     return title
 

@@ -268,39 +268,6 @@ def test_a_private_chat_stays_in_memory_while_others_run(open_chats: Open) -> No
     assert chats.finished(again).counts.reused_tokens == 100
 
 
-def test_what_is_asked_aside_uses_the_chat_in_memory_and_leaves_nothing(open_chats: Open) -> None:
-    chats = open_chats()
-    chats.submit("q" * 100, 5)
-    chats.finish()
-    chats.store.flush(30)
-    stored = chats.store.num_blocks
-    aside = chats.submit("q" * 100 + "name it", 5, is_aside=True)
-    chats.finish()
-    assert chats.finished(aside).counts.reused_tokens == 100
-    chats.submit("x" * 100, 5)
-    chats.finish()
-    assert [s.num_tokens > 0 for s in chats.loaded.context.sequences].count(True) == 1
-    chats.store.flush(30)
-    again = chats.submit("q" * 100 + "name it", 5)
-    chats.finish()
-    assert stored > 0
-    assert chats.finished(again).counts.restored_tokens <= 100
-
-
-@pytest.mark.parametrize("n_ctx", [256, 2048])
-def test_what_is_asked_aside_takes_no_place_from_a_private_chat(open_chats: Open, n_ctx: int) -> None:
-    chats = open_chats(n_ctx=n_ctx)
-    chats.submit("q" * 150, 5, is_private=True)
-    chats.finish()
-    aside = chats.submit("x" * 100, 20, is_aside=True)
-    chats.finish()
-    failed = [event for event in chats.events if isinstance(event, RequestFailed)]
-    assert [event.request_id for event in failed] == ([aside] if n_ctx == 256 else [])
-    again = chats.submit("q" * 150 + "b", 5, is_private=True)
-    chats.finish()
-    assert chats.finished(again).counts.reused_tokens == 150
-
-
 def test_a_chat_read_beside_others_lies_as_if_alone_when_it_goes_on_alone(open_chats: Open) -> None:
     chats = open_chats()
     chats.submit("q" * 200, 20)

@@ -24,7 +24,8 @@ from tests.desktop.conversations.turns import ask
         ("", None),
         ("...", None),
         ("\u202eevil\u202c", "evil"),
-        ("word " * 20, None),
+        ("a b " * 5, None),
+        ("word" * 20, None),
     ],
 )
 def test_a_title_is_one_short_line_without_decoration(said: str, title: str | None) -> None:
