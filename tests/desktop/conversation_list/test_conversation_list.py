@@ -9,6 +9,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QLineEdit
 
+from desktop.conversation_list import list_actions
 from desktop.conversation_list.list_model import ConversationListModel
 from desktop.conversations import ConversationStore, NoSuchRecord
 from tests.desktop.running_window import RunningWindow, until
@@ -168,3 +169,20 @@ async def test_coming_to_the_list_from_a_new_chat_opens_none_before_enter(window
         QTest.keyClick(window.everwarm.list_view, Qt.Key.Key_Return)
         await until(lambda: window.texts[:1] == ["Two"])
         assert window.input.hasFocus()
+
+
+async def test_a_purged_chat_is_in_no_file_any_more(
+    window: RunningWindow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def holding(word: bytes) -> list[str]:
+        files = [path for path in window.paths.root.rglob("*") if path.is_file()]
+        return [path.name for path in files if word in path.read_bytes().lower()]
+
+    monkeypatch.setattr(list_actions, "UNDO_MS", 50)
+    async with window:
+        await with_chats(window, "Keepsake one", "Codeword two", "Keepsake three")
+        assert holding(b"codeword") != []
+        await window.everwarm.list_actions.delete(window.everwarm.list_model.chats[1].id)
+        await until(lambda: window.notice("deleted") == "")
+        await until(lambda: holding(b"codeword") == [])
+        assert holding(b"keepsake") != []
