@@ -20,15 +20,13 @@ from desktop.chat.context_count import ContextCount
 from desktop.chat.draft_reading import DraftReading
 from desktop.chat.full_context import FullContext
 from desktop.chat.open_chat import OpenChat
+from desktop.chat.title_writing import TitleWriting
 from desktop.chat.turn import Turn
 from desktop.chat.turn_queue import TurnQueue
 from desktop.chat_exchange import ChatExchange
 from desktop.chat_settings.settings_editing import ChatSettingsEditing
 from desktop.chat_settings.settings_panel import ChatSettingsPanel
-from desktop.conversation_list.list_actions import ConversationListActions
-from desktop.conversation_list.list_model import ConversationListModel
-from desktop.conversation_list.list_panel import ConversationListPanel
-from desktop.conversation_list.list_view import ConversationListView
+from desktop.conversation_list.list_side import ConversationListSide
 from desktop.conversations import LOCK_TIMEOUT_S, ConversationId, ConversationStore, NotSaved
 from desktop.engine_faults import STOP, EngineFaults
 from desktop.error_report import ErrorReport
@@ -131,25 +129,30 @@ class Everwarm(QObject):
             self.models,
             self.background,
         )
-        self.forgotten = ForgottenOwners(self.chats, self.engine)
-        self.pinned = PinnedChats(self.chats, self.engine)
-        self.list_model = ConversationListModel()
-        self.list_view = ConversationListView(self.list_model)
-        self.list_actions = ConversationListActions(
-            self.list_model,
-            self.list_view,
-            self.chats,
-            self.turns,
+        self.titles = TitleWriting(
             self.open_chat,
-            self.notices,
+            self.panel.composer,
+            self.chats,
+            self.engine,
+            self.turns,
+            self.models,
+            self.settings,
             self.background,
         )
-        list_panel = ConversationListPanel(self.list_view)
-        self.window = MainWindow(list_panel, self.panel, self.gauges, self.notices)
+        self.forgotten = ForgottenOwners(self.chats, self.engine)
+        self.pinned = PinnedChats(self.chats, self.engine)
+        self.list_side = ConversationListSide(
+            self.panel, self.open_chat, self.chats, self.turns, self.notices, self.background
+        )
+        self.list_model, self.list_view = self.list_side.model, self.list_side.view
+        self.list_actions, self.list_panel = self.list_side.actions, self.list_side.panel
+        self.window = MainWindow(
+            self.list_panel, self.list_side.menu.actions, self.panel, self.gauges, self.notices
+        )
         self.exchange = ChatExchange(
             self.window, self.chats, self.open_chat, self.list_actions, self.notices, self.background
         )
-        self._connect(list_panel)
+        self._connect()
         report.told.connect(lambda text: self.notices.show_notice("fault", text, kind="error"))
         for problem in loaded.problems:
             self.notices.show_notice(f"settings: {problem}", problem)
@@ -212,11 +215,13 @@ class Everwarm(QObject):
         await self.settings.save()
         await self.background.cancel()
         # No timer may start anything once the loop is gone.
-        self.list_actions.close()
+        self.list_side.close()
         self.open_chat.close()
         self.prefetch.close()
         self.draft_reading.close()
         self.context_count.close()
+        self.titles.close()
+        self.panel.find_bar.close_bar()
         await asyncio.gather(engine_closed, self.chats.close())
         self.closed.set()
 
@@ -227,21 +232,19 @@ class Everwarm(QObject):
         self.background.start(self.chats.run(ConversationStore.set_lock_timeout, LOCK_TIMEOUT_S))
         self.notices.show_notice("quit", UNSAVED_TEXT, kind="error")
 
-    def _connect(self, list_panel: ConversationListPanel) -> None:
+    def _connect(self) -> None:
         window, open_chat = self.window, self.open_chat
-        list_panel.new_chat_requested.connect(self.list_actions.new_chat)
-        list_panel.new_chat_requested.connect(self.panel.composer.setFocus)
         window.new_private_chat_requested.connect(self.list_actions.new_private_chat)
         window.new_private_chat_requested.connect(self.panel.composer.setFocus)
         self.list_actions.purged.connect(lambda: self.background.start(self.forgotten.tell()))
         self.list_actions.pins_changed.connect(lambda: self.background.start(self.pinned.tell()))
-        self.list_view.chosen.connect(self.panel.composer.setFocus)
         window.quit_requested.connect(lambda: self.background.start(self.quit()))
         window.open_model_requested.connect(self._ask_for_model)
         window.rename_requested.connect(self.list_view.rename_current)
         window.delete_requested.connect(self.list_actions.delete_current)
-        window.undo_delete_requested.connect(self.list_actions.undo_delete)
+        window.undo_requested.connect(self.list_actions.undo)
         window.stop_requested.connect(open_chat.stop)
+        window.search_requested.connect(self.list_side.search.start)
         window.theme_chosen.connect(self._choose_theme)
         self.list_actions.undo_available.connect(window.set_undo_available)
         self.picker.model_chosen.connect(self._choose_model)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
 from typing import get_args
@@ -35,14 +35,21 @@ class MainWindow(QMainWindow):
     export_all_requested = Signal()
     rename_requested = Signal()
     delete_requested = Signal()
-    undo_delete_requested = Signal()
+    undo_requested = Signal()
     stop_requested = Signal()
+    search_requested = Signal()
     chat_settings_requested = Signal()
     theme_chosen = Signal(str)
 
     def __init__(
-        self, chat_list: ConversationListPanel, chat: ChatPanel, gauges: GaugeStrip, notices: NoticeBar
+        self,
+        chat_list: ConversationListPanel,
+        list_actions: Sequence[QAction],
+        chat: ChatPanel,
+        gauges: GaugeStrip,
+        notices: NoticeBar,
     ) -> None:
+        """list_actions: what else one can do to the chats that are marked in the list."""
         super().__init__()
         self.setWindowTitle("Everwarm")
         self._chat_list = chat_list
@@ -66,14 +73,15 @@ class MainWindow(QMainWindow):
         self.setCentralWidget(splitter)
         self.statusBar().setSizeGripEnabled(False)
         self.statusBar().addPermanentWidget(gauges, 1)
-        self._undo_delete = QAction("Undo Delete Chat", self)
-        self._fill_menus()
+        self._undo = QAction("&Undo in Chat List", self)
+        self._fill_menus(list_actions)
         # Qt keeps an order only between widgets of one window, so it is set once all are in it.
         stops = (
             chat.composer,
             chat.transcript,
             chat.picker,
             chat.settings_button,
+            chat_list.search_field,
             chat_list.new_chat_button,
             chat_list.view,
             chat.composer.context_count,
@@ -88,7 +96,7 @@ class MainWindow(QMainWindow):
         self._splitter.addWidget(panel)
 
     def set_undo_available(self, available: bool) -> None:
-        self._undo_delete.setEnabled(available)
+        self._undo.setEnabled(available)
 
     def show_theme(self, choice: Theme) -> None:
         for action in self._themes.actions():
@@ -111,7 +119,7 @@ class MainWindow(QMainWindow):
             # After this event the picture is on its way to the screen.
             QTimer.singleShot(0, self.painted_first.emit)
 
-    def _fill_menus(self) -> None:
+    def _fill_menus(self, list_actions: Sequence[QAction]) -> None:
         file_menu = self.menuBar().addMenu("&File")
         self._add(
             file_menu, "&New Chat", QKeySequence.StandardKey.New, self._chat_list.new_chat_requested.emit
@@ -136,16 +144,25 @@ class MainWindow(QMainWindow):
         quit_action.setMenuRole(QAction.MenuRole.QuitRole)
 
         edit_menu = self.menuBar().addMenu("&Edit")
-        self._undo_delete.setShortcut(QKeySequence.StandardKey.Undo)
-        self._undo_delete.triggered.connect(self.undo_delete_requested)
-        self._undo_delete.setEnabled(False)
-        edit_menu.addAction(self._undo_delete)
-        self._add(edit_menu, "&Rename Chat", QKeySequence("F2"), self.rename_requested.emit)
-        delete = self._add(edit_menu, "&Delete Chat", QKeySequence("Del"), self.delete_requested.emit)
+        self._undo.setShortcut(QKeySequence.StandardKey.Undo)
+        self._undo.triggered.connect(self.undo_requested)
+        self._undo.setEnabled(False)
+        edit_menu.addAction(self._undo)
+        rename = self._add(
+            edit_menu, "&Rename Chat or Folder", QKeySequence("F2"), self.rename_requested.emit
+        )
+        self._chat_list.view.addAction(rename)
+        delete = self._add(edit_menu, "&Delete", QKeySequence("Del"), self.delete_requested.emit)
         # Del deletes a chat only where the list has the focus; everywhere else it deletes text.
         delete.setShortcutContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
         self._chat_list.view.addAction(delete)
-        edit_menu.addAction(self._chat_list.view.pin_action)
+        edit_menu.addActions(list_actions)
+        edit_menu.addSeparator()
+        find = self._chat.find_bar
+        self._add(edit_menu, "&Find in Chat…", QKeySequence.StandardKey.Find, find.open_bar)
+        self._add(edit_menu, "Find Ne&xt", QKeySequence("F3"), find.go_next)
+        self._add(edit_menu, "Find Pre&vious", QKeySequence("Shift+F3"), find.go_previous)
+        self._add(edit_menu, "Sear&ch All Chats…", QKeySequence("Ctrl+Shift+F"), self.search_requested.emit)
         edit_menu.addSeparator()
         # Escape stays with menus, dialogs and editors wherever they are open.
         self._add(edit_menu, "&Stop Reply", QKeySequence("Esc"), self.stop_requested.emit)

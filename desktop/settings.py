@@ -32,7 +32,7 @@ class Settings:
     GenerationRequest.chat_template). n_gpu_layers, n_threads, n_ctx: None is "auto" in the file; see ModelConfig for what auto means.
 
     store_budget_bytes None: the engine's default. window_geometry: what QWidget.saveGeometry() gave.
-    safe_models: paths of those that are loaded with safe settings. read_drafts: when the model reads a draft while it is typed. recent_model_paths: newest first. text_scale: of the transcript; 1.0 is 15 px text.
+    safe_models: paths of those that are loaded with safe settings. read_drafts: when the model reads a draft while it is typed. write_titles: whether the model names chats. recent_model_paths: newest first. text_scale: of the transcript; 1.0 is 15 px text.
     """
 
     last_model_path: str | None = None
@@ -46,6 +46,7 @@ class Settings:
     window_geometry: bytes | None = None
     last_conversation_id: int | None = None
     read_drafts: ReadDrafts = "always"
+    write_titles: bool = True
     safe_models: tuple[str, ...] = ()
     sampling: SamplingParams = field(default_factory=SamplingParams)
     templates: Mapping[str, str] = field(default_factory=dict)
@@ -132,6 +133,7 @@ def _merge(document: dict[str, Any], settings: Settings) -> None:
         "window_geometry": settings.window_geometry and base64.b64encode(settings.window_geometry).decode(),
         "last_conversation_id": settings.last_conversation_id,
         "read_drafts": settings.read_drafts,
+        "write_titles": settings.write_titles,
         "templates": dict(settings.templates) or None,
         "safe_models": list(settings.safe_models),
     }
@@ -184,6 +186,12 @@ def _texts_by_name(value: object) -> dict[str, str]:
     if not isinstance(value, dict):
         raise ValueError(f"must be a table of texts, not {value!r}")
     return {name: _text(element) for name, element in value.items()}
+
+
+def _boolean(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"must be true or false, not {value!r}")
+    return value
 
 
 def _integer(minimum: int) -> Callable[[object], int]:
@@ -270,5 +278,6 @@ _PARSERS: dict[str, Callable[[object], object]] = {
     "last_conversation_id": _integer(1),
     "safe_models": _texts,
     "read_drafts": _one_of(get_args(ReadDrafts)),
+    "write_titles": _boolean,
     "templates": _texts_by_name,
 }

@@ -43,6 +43,12 @@ class Theme:
     link: str
     selection: str
     selection_text: str
+    match: str
+    """Behind what was searched for."""
+    match_text: str
+    current_match: str
+    """Behind the one of them that one has gone to."""
+    current_match_text: str
     warning: str
     error: str
     error_card: str

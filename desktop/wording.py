@@ -17,6 +17,11 @@ def as_sentence(message: str) -> str:
     return f"{start}{text[1:]}{ending}"
 
 
+def plain_menu_text(text: str) -> str:
+    """As it is: in menus an ampersand marks a key."""
+    return text.replace("&", "&&")
+
+
 def plain_tool_tip(text: str) -> str:
     """A tool tip that shows the text as it is: Qt takes what looks like markup for markup, images included."""
     return f"<qt>{html.escape(text)}</qt>"

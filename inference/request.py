@@ -120,6 +120,8 @@ class GenerationRequest:
     it keeps its prompt, and with that what was read of it.
     owner: whoever the stored state belongs to (opaque), so that it can be forgotten with them; None: nobody.
     is_private: nothing of this request is stored, and nothing is looked up.
+    is_aside: asked beside a chat: like a private one, and nothing of it need stay in memory either. It fails where rows
+    that are nowhere else would have to make room for it.
     begun: the beginning of the reply, which goes on behind its last token; a Message of role assistant.
     context: what to do if the messages are more than the context holds.
     """
@@ -130,6 +132,7 @@ class GenerationRequest:
     sampling: SamplingParams = field(default_factory=SamplingParams)
     owner: str | None = None
     is_private: bool = False
+    is_aside: bool = False
     template_options: Mapping[str, OptionValue] = field(default_factory=dict)
     chat_template: str | None = None
     template_time: float | None = None
@@ -142,5 +145,7 @@ class GenerationRequest:
             raise ValueError("give either messages or a prompt")
         if self.begun is not None and self.messages is None:
             raise ValueError("only a reply to messages can be continued")
+        if self.is_aside:
+            object.__setattr__(self, "is_private", True)
         if self.prompt is not None:
             object.__setattr__(self, "prompt", well_formed(self.prompt))

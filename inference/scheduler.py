@@ -32,6 +32,7 @@ _MOST_WAIT_S = 0.1
 _LEAST_CHUNK = 32
 # Cells that a reply beside others should find when it begins, so that it is not put off at once.
 _MOST_RESERVED_CELLS = 128
+_NO_ROOM_ASIDE = "there is no room beside what is kept in memory alone"
 _Part = tuple[ReplyRun, BatchPart]
 
 
@@ -244,7 +245,16 @@ class Scheduler:
         best, num_common = _longest_prefix(free, run.token_ids)
         if not num_common and best in self._unsaved:
             best = min(free, key=lambda sequence: sequence.num_tokens)
+        is_aside = run.request.is_aside
+        if is_aside and best in self._unsaved and num_common < best.num_tokens:
+            # It would cut off what is nowhere else.
+            best = min(free, key=lambda sequence: (sequence in self._unsaved, sequence.num_tokens))
+            if best in self._unsaved:
+                raise EngineError(ErrorCode.PROMPT_TOO_LONG, _NO_ROOM_ASIDE)
+            _, num_common = _longest_prefix([best], run.token_ids)
         needed = len(run.token_ids) - num_common + 1
+        if is_aside:
+            needed += run.request.sampling.max_tokens or 0
         if self._running:
             # The others' prompts are not all in their cells yet.
             needed += sum(other.num_remaining for other in self._running)
@@ -252,11 +262,13 @@ class Scheduler:
         self._empty_idle(keep=best)
         while self._context.num_free_cells + best.num_tokens - num_common < needed:
             given_up = next((s for s in self._unsaved if s is not best), None)
-            if given_up is None:
+            if given_up is None or is_aside:
                 break
             self._give_up(given_up)
         else:
             needed = 0
+        if is_aside and needed:
+            raise EngineError(ErrorCode.PROMPT_TOO_LONG, _NO_ROOM_ASIDE)
         if needed and self._running:
             return None
         if best in self._unsaved:
@@ -306,7 +318,9 @@ class Scheduler:
         # Off the reply's path: the text is out, only the next step waits for the copy.
         run.store_sequence()
         if run.sequence is not None and run.sequence.token_ids:
-            if run.is_private or self._store is None:
+            if run.request.is_aside and not run.reused_tokens:
+                run.sequence.clear()
+            elif self._store is None or (run.is_private and not run.request.is_aside):
                 self._unsaved.append(run.sequence)
             elif self._running:
                 # It would slow the others down, and is read back in no time.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
 
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QPainter
@@ -14,7 +16,17 @@ from desktop.chat.transcript_style import TranscriptStyle
 from desktop.chat.utf16 import utf16_slice
 
 Span = tuple[int, int]
-"""First and last position of a selection, in UTF-16 code units of the block's text."""
+"""First and last position of a part, in UTF-16 code units of the block's text."""
+HighlightKind = Literal["match", "current", "selection"]
+
+
+class Highlight(NamedTuple):
+    """A part of a block that is set apart: found, the one gone to, or selected. Of two that overlap the later one is
+    seen."""
+
+    start: int
+    end: int
+    kind: HighlightKind
 
 
 class BlockLayout(ABC):
@@ -34,12 +46,17 @@ class BlockLayout(ABC):
         """What is really shown, equal to `block_text` of the block."""
 
     @abstractmethod
-    def paint(self, painter: QPainter, clip: QRectF, selection: Span | None) -> None:
+    def paint(self, painter: QPainter, clip: QRectF, highlights: Sequence[Highlight]) -> None:
         """Paints the part inside `clip`."""
 
     @abstractmethod
     def position_at(self, point: QPointF) -> int:
         """The position in the text nearest to a point."""
+
+    def point_at(self, position: int) -> QPointF:
+        """Where the line of a position begins vertically, and the position lies in it before anything is scrolled
+        sideways."""
+        return QPointF(0, 0)
 
     def url_at(self, point: QPointF) -> str:
         """The address of the link under a point, "" if there is none."""
@@ -64,6 +81,12 @@ class BlockLayout(ABC):
         before = self.scroll_x
         self.scroll_x = min(max(0.0, before + distance), self.max_scroll_x)
         return self.scroll_x != before
+
+    def bring_into_view(self, position: int) -> None:
+        """Scrolls sideways, if need be, to where a position is seen."""
+        x = self.point_at(position).x()
+        if not self.scroll_x <= x <= self.scroll_x + 0.9 * self.width:
+            self.scroll_by(x - 0.5 * self.width - self.scroll_x)
 
     def text_between(self, start: int, end: int) -> str:
         return utf16_slice(self.text, start, end)
@@ -90,7 +113,7 @@ class RuleLayout(BlockLayout):
     def text(self) -> str:
         return ""
 
-    def paint(self, painter: QPainter, clip: QRectF, selection: Span | None) -> None:
+    def paint(self, painter: QPainter, clip: QRectF, highlights: Sequence[Highlight]) -> None:
         middle = int(self.height / 2)
         painter.fillRect(QRectF(0, middle, self.width, 1), QColor(self.style.theme.border))
 

@@ -6,6 +6,7 @@ from PySide6.QtCore import QEvent, Qt
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QSizePolicy, QToolButton, QVBoxLayout, QWidget
 
 from desktop.chat.composer import Composer
+from desktop.chat.find_bar import FindBar
 from desktop.chat.private_mark import PrivateMark
 from desktop.chat.transcript_view import TranscriptView
 from desktop.icons import tinted_icon
@@ -35,6 +36,8 @@ class ChatPanel(QWidget):
         self.picker = picker
         self.transcript = TranscriptView()
         self.composer = Composer()
+        self.find_bar = FindBar(self.transcript)
+        self.find_bar.closed.connect(self.composer.setFocus)
         self.composer.set_hint(COMPOSER_HINT)
         self.transcript.font_scale_changed.connect(self.composer.set_font_scale)
         self._title = QLabel()
@@ -59,6 +62,7 @@ class ChatPanel(QWidget):
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(0)
         column.addLayout(header)
+        column.addWidget(self.find_bar)
         column.addWidget(self.transcript, 1)
         column.addWidget(self.composer)
         self.show_private(False)

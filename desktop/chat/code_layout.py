@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Sequence
+
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import (
     QColor,
@@ -14,10 +17,11 @@ from PySide6.QtGui import (
     QTextOption,
 )
 
-from desktop.chat.block_layout import BlockLayout, Span
+from desktop.chat.block_layout import BlockLayout, Highlight
 from desktop.chat.code_highlight import CodeHighlighter
 from desktop.chat.hot_spot import HotSpot
 from desktop.chat.markdown_blocks import MarkdownBlock
+from desktop.chat.text_layout import highlight_format, x_in_line
 from desktop.chat.transcript_style import TranscriptStyle
 from desktop.chat.utf16 import utf16_length
 
@@ -87,7 +91,7 @@ class CodeLayout(BlockLayout):
         rect = QRectF(self.width - spot_width - 3, 3, spot_width, self._header_height - 4)
         return [HotSpot(rect, "copy", self._block.text, "Copy")]
 
-    def paint(self, painter: QPainter, clip: QRectF, selection: Span | None) -> None:
+    def paint(self, painter: QPainter, clip: QRectF, highlights: Sequence[Highlight]) -> None:
         theme = self.style.theme
         frame = QRectF(0.5, 0.5, self.width - 1, self.height - 1)
         painter.setPen(QColor(theme.border))
@@ -106,11 +110,13 @@ class CodeLayout(BlockLayout):
         last = min(len(self._lines), int((clip.bottom() - self._header_height) / line_height) + 1)
         for line in range(first, last):
             origin = QPointF(self._pad - self.scroll_x, self._header_height + line * line_height)
-            self._paint_line(painter, line, origin, selection)
+            self._paint_line(painter, line, origin, highlights)
         self.paint_scroll_thumb(painter)
         painter.restore()
 
-    def _paint_line(self, painter: QPainter, line: int, origin: QPointF, selection: Span | None) -> None:
+    def _paint_line(
+        self, painter: QPainter, line: int, origin: QPointF, highlights: Sequence[Highlight]
+    ) -> None:
         theme = self.style.theme
         text = self._lines[line]
         formats = []
@@ -121,14 +127,12 @@ class CodeLayout(BlockLayout):
             formats.append(_format_range(first, utf16_length(text[start : start + length]), coloured))
         layout = self._line_layout(line, formats)
         selected = []
-        if selection is not None:
-            start = max(0, selection[0] - self._starts[line])
-            end = min(utf16_length(text), selection[1] - self._starts[line])
+        length = utf16_length(text) if highlights else 0
+        for first, last, kind in highlights:
+            start = max(0, first - self._starts[line])
+            end = min(length, last - self._starts[line])
             if start < end:
-                marked = QTextCharFormat()
-                marked.setBackground(QColor(theme.selection))
-                marked.setForeground(QColor(theme.selection_text))
-                selected.append(_format_range(start, end - start, marked))
+                selected.append(_format_range(start, end - start, highlight_format(kind, theme)))
         painter.setPen(QColor(theme.code_text))
         layout.draw(painter, origin, selected)
 
@@ -147,6 +151,13 @@ class CodeLayout(BlockLayout):
         text_line.setPosition(QPointF(0, (self.style.code_line_height - text_line.height()) / 2))
         layout.endLayout()
         return layout
+
+    def point_at(self, position: int) -> QPointF:
+        line = max(0, bisect_right(self._starts, position) - 1)
+        # A line without its layout crashes Qt.
+        layout = self._line_layout(line)
+        left = self._pad + x_in_line(layout.lineAt(0), position - self._starts[line])
+        return QPointF(left, self._header_height + line * self.style.code_line_height)
 
     def position_at(self, point: QPointF) -> int:
         line = int((point.y() - self._header_height) / self.style.code_line_height)

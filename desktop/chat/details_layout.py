@@ -49,7 +49,7 @@ class DetailsLayout:
             painter.drawText(QPointF(self._padding + self._mark_room, top + ascent), detail.label)
             painter.save()
             painter.translate(self._values_left, top - lead_px(value))
-            paint_document(painter, value, QRectF(), None, theme.text, theme)
+            paint_document(painter, value, QRectF(), (), theme.text, theme)
             painter.restore()
 
     def _paint_mark(self, painter: QPainter, origin: TokenOrigin, left: QPointF) -> None:

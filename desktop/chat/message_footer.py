@@ -84,7 +84,7 @@ class MessageFooter:
         icon("warning", theme.error).paint(painter, int(style.px(14)), int(top + style.px(13)), size, size)
         painter.save()
         painter.translate(style.px(42), top + style.px(12))
-        error.paint(painter, QRectF(), None)
+        error.paint(painter, QRectF(), ())
         painter.restore()
 
     def _paint_caption(self, painter: QPainter) -> None:

@@ -9,12 +9,14 @@ from PySide6.QtGui import QColor, QFontMetricsF, QPainter
 
 from desktop.chat.block_layout import estimated_text_height
 from desktop.chat.hot_spot import HotSpot, moved_spots
+from desktop.chat.markdown_blocks import MarkdownBlock
 from desktop.chat.markdown_document import MarkdownDocument
 from desktop.chat.memory_mark import mark_height, paint_mark
 from desktop.chat.message_footer import STREAMING_STATES, MessageFooter
 from desktop.chat.message_rows import MessageRows, RowPosition
 from desktop.chat.reasoning_layout import ReasoningLayout
 from desktop.chat.text_layout import Tone
+from desktop.chat.text_marks import MarkPlace, MessagePart, PartMarks, TextMarks
 from desktop.chat.transcript_message import ShownReasoning, TranscriptMessage
 from desktop.chat.transcript_style import TranscriptStyle
 from desktop.chat.verbatim_blocks import verbatim_blocks
@@ -91,6 +93,19 @@ class MessageLayout:
             self._lay_out_footer()
             self._sum_heights()
         return self._rows
+
+    def text_blocks(self) -> list[MarkdownBlock]:
+        """What the text is shown as; of a message that was not looked at yet, without keeping them."""
+        if self._rows is not None:
+            return [row.block for row in self._rows.rows]
+        if self.message.role == "assistant":
+            return MarkdownDocument(self.message.text).blocks()
+        return verbatim_blocks(self.message.text)
+
+    def reasoning_blocks(self) -> list[MarkdownBlock]:
+        """As text_blocks, be they folded away or not."""
+        shown = self.message.reasoning
+        return [] if shown is None else MarkdownDocument(shown.text).blocks()
 
     @property
     def rows_origin(self) -> QPointF:
@@ -191,6 +206,18 @@ class MessageLayout:
         self._sum_heights()
         return self.height != before
 
+    def y_of(self, place: MarkPlace) -> float:
+        """The top of the line with a mark, which is unfolded and laid out for it."""
+        rows = self.rows
+        if place.part == "reasoning" and self._reasoning is not None:
+            if not self._reasoning.is_unfolded:
+                self._choose_reasoning(True)
+            y = self._reasoning.y_of(place.row, place.start)
+        else:
+            y = self.rows_origin.y() + rows.y_of(place.row, place.start)
+        self._sum_heights()
+        return y
+
     def release(self, top: float, bottom: float) -> None:
         if self._rows is not None:
             origin = self.rows_origin.y()
@@ -243,7 +270,9 @@ class MessageLayout:
         has_footer = message.error or message.caption or message.actions or message.standing
         self._footer = MessageFooter(message, self._style, self._is_unfolded) if has_footer else None
 
-    def paint(self, painter: QPainter, clip: QRectF, span: RowSpan | None) -> None:
+    def paint(
+        self, painter: QPainter, clip: QRectF, span: RowSpan | None, marks: TextMarks | None = None
+    ) -> None:
         rows, origin = self.rows, self.rows_origin
         if self.message.role == "user" and rows.rows:
             painter.setPen(Qt.PenStyle.NoPen)
@@ -255,16 +284,19 @@ class MessageLayout:
             if top:
                 paint_mark(painter, self.message.mark, self._style)
         if self._reasoning is not None:
-            self._reasoning.paint(painter, clip)
+            self._reasoning.paint(painter, clip, self._part_marks(marks, "reasoning"))
         painter.save()
         painter.translate(origin)
-        rows.paint(painter, clip.translated(-origin), span)
+        rows.paint(painter, clip.translated(-origin), span, self._part_marks(marks, "text"))
         painter.restore()
         if self._footer is not None:
             painter.save()
             painter.translate(0, self._body_height())
             self._footer.paint(painter)
             painter.restore()
+
+    def _part_marks(self, marks: TextMarks | None, part: MessagePart) -> PartMarks | None:
+        return None if marks is None else marks.of_part(self.message.key, part)
 
     def hot_spots(self, top: float, bottom: float) -> list[HotSpot]:
         """Buttons between two heights."""

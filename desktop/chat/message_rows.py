@@ -10,8 +10,8 @@ from PySide6.QtGui import QColor, QFontMetricsF, QPainter
 
 from desktop.chat.block_layout import (
     BlockLayout,
+    Highlight,
     RuleLayout,
-    Span,
     block_text,
     estimated_height,
     gap_px,
@@ -22,6 +22,7 @@ from desktop.chat.hot_spot import HotSpot, moved_spots
 from desktop.chat.markdown_blocks import MarkdownBlock
 from desktop.chat.table_layout import TableLayout
 from desktop.chat.text_layout import TextBlockLayout, Tone
+from desktop.chat.text_marks import PartMarks
 from desktop.chat.transcript_style import TranscriptStyle
 from desktop.chat.utf16 import utf16_length, utf16_slice
 
@@ -156,7 +157,13 @@ class MessageRows:
             return 0.0
         return indent_px(row.block, self._style)
 
-    def paint(self, painter: QPainter, clip: QRectF, span: tuple[RowPosition, RowPosition] | None) -> None:
+    def paint(
+        self,
+        painter: QPainter,
+        clip: QRectF,
+        span: tuple[RowPosition, RowPosition] | None,
+        marks: PartMarks | None = None,
+    ) -> None:
         """Paints the rows that touch `clip`; `span` is the selected part."""
         for index, row, top in self.placed():
             if top + row.height < clip.top():
@@ -169,7 +176,9 @@ class MessageRows:
             self._paint_containers(painter, index, top)
             painter.save()
             painter.translate(left, top)
-            row.layout.paint(painter, clip.translated(-left, -top), _row_span(index, span))
+            highlights = marks.in_row(index, block_text(row.block)) if marks is not None else []
+            highlights += _selected(index, span)
+            row.layout.paint(painter, clip.translated(-left, -top), highlights)
             painter.restore()
 
     def _paint_containers(self, painter: QPainter, index: int, top: float) -> None:
@@ -232,6 +241,18 @@ class MessageRows:
         local = QPointF(point.x() - self.block_left(placed.row), point.y() - placed.top)
         return RowPosition(placed.number, placed.row.layout.position_at(local))
 
+    def y_of(self, number: int, offset: int) -> float:
+        """The top of the line that holds a place, which is laid out for it and brought into view sideways."""
+        placed = next((placed for placed in self.placed() if placed.number == number), None)
+        if placed is None:
+            return 0.0
+        if placed.row.layout is None:
+            self._lay_out_row(placed.row)
+            self._sum_heights()
+        assert placed.row.layout is not None
+        placed.row.layout.bring_into_view(offset)
+        return placed.top + placed.row.layout.point_at(offset).y()
+
     def url_at(self, point: QPointF) -> str:
         """The address of the link under a point, "" if there is none."""
         placed = self.row_at(point.y())
@@ -273,13 +294,11 @@ class MessageRows:
         return "".join(parts)
 
 
-def _row_span(index: int, span: tuple[RowPosition, RowPosition] | None) -> Span | None:
+def _selected(index: int, span: tuple[RowPosition, RowPosition] | None) -> list[Highlight]:
     if span is None or not span[0].row <= index <= span[1].row:
-        return None
-    return (
-        span[0].offset if index == span[0].row else 0,
-        span[1].offset if index == span[1].row else 2**31 - 1,
-    )
+        return []
+    start = span[0].offset if index == span[0].row else 0
+    return [Highlight(start, span[1].offset if index == span[1].row else 2**31 - 1, "selection")]
 
 
 def _block_layout(

@@ -11,6 +11,7 @@ from desktop.chat.chevron import paint_chevron
 from desktop.chat.hot_spot import HotSpot, moved_spots
 from desktop.chat.markdown_document import MarkdownDocument
 from desktop.chat.message_rows import MessageRows
+from desktop.chat.text_marks import PartMarks
 from desktop.chat.transcript_message import ShownReasoning
 from desktop.chat.transcript_style import TranscriptStyle
 
@@ -77,6 +78,13 @@ class ReasoningLayout:
         self._sum_heights()
         return changed
 
+    def y_of(self, row: int, offset: int) -> float:
+        """As MessageRows.y_of; it must be unfolded."""
+        assert self._rows is not None
+        y = self._rows_top() + self._rows.y_of(row, offset)
+        self._sum_heights()
+        return y
+
     def release(self, top: float, bottom: float) -> None:
         if self._rows is not None:
             self._rows.release(top - self._rows_top(), bottom - self._rows_top())
@@ -105,7 +113,7 @@ class ReasoningLayout:
         below = self._style.px(14)
         self.height = (self._rows_top() + text_height if text_height else self._line_height()) + below
 
-    def paint(self, painter: QPainter, clip: QRectF) -> None:
+    def paint(self, painter: QPainter, clip: QRectF, marks: PartMarks | None = None) -> None:
         style, theme = self._style, self._style.theme
         painter.setFont(style.small_font)
         painter.setPen(QColor(theme.muted))
@@ -119,7 +127,7 @@ class ReasoningLayout:
         painter.fillRect(QRectF(2, origin.y(), 3, self._rows.height), QColor(theme.border))
         painter.save()
         painter.translate(origin)
-        self._rows.paint(painter, clip.translated(-origin), None)
+        self._rows.paint(painter, clip.translated(-origin), None, marks)
         painter.restore()
 
     def _line(self) -> QRectF:

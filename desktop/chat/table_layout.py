@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QFont, QPainter, QTextDocument
 
-from desktop.chat.block_layout import BlockLayout, Span
+from desktop.chat.block_layout import BlockLayout, Highlight
 from desktop.chat.inline_runs import inline_runs
 from desktop.chat.markdown_blocks import MarkdownBlock, References
 from desktop.chat.text_layout import (
+    document_point,
     document_position,
     document_text,
     lead_px,
@@ -96,7 +98,7 @@ class TableLayout(BlockLayout):
     def text(self) -> str:
         return "\n".join("\t".join(document_text(cell.document) for cell in row) for row in self._rows)
 
-    def paint(self, painter: QPainter, clip: QRectF, selection: Span | None) -> None:
+    def paint(self, painter: QPainter, clip: QRectF, highlights: Sequence[Highlight]) -> None:
         theme = self.style.theme
         painter.save()
         painter.setClipRect(QRectF(0, 0, self.width, self.height), Qt.ClipOperation.IntersectClip)
@@ -114,14 +116,26 @@ class TableLayout(BlockLayout):
                 if visible:
                     painter.save()
                     painter.translate(left + self._pad_x, top + self._pad_y - lead_px(cell.document))
-                    span = (selection[0] - start, selection[1] - start) if selection else None
-                    inside = (max(0, span[0]), min(length, span[1])) if span else None
+                    inside = [
+                        Highlight(max(0, mark.start - start), min(length, mark.end - start), mark.kind)
+                        for mark in highlights
+                    ]
                     paint_document(painter, cell.document, QRectF(), inside, theme.text, theme)
                     painter.restore()
                 start += length + 1
         painter.restore()
         self.paint_scroll_thumb(painter)
         painter.restore()
+
+    def point_at(self, position: int) -> QPointF:
+        start = 0
+        for row, top in zip(self._rows, self._tops, strict=False):
+            for cell, left in zip(row, self._lefts, strict=False):
+                if position - start < cell.document.characterCount():
+                    inside = document_point(cell.document, position - start)
+                    return QPointF(left + self._pad_x, top + self._pad_y) + inside
+                start += cell.document.characterCount()
+        return QPointF(0, self.height)
 
     def position_at(self, point: QPointF) -> int:
         row, column, local = self._cell_at(point)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import ceil
-from typing import Literal
+from typing import Any, Literal
 
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import (
@@ -17,10 +17,11 @@ from PySide6.QtGui import (
     QTextCharFormat,
     QTextCursor,
     QTextDocument,
+    QTextLine,
     QTextOption,
 )
 
-from desktop.chat.block_layout import BlockLayout, Span
+from desktop.chat.block_layout import BlockLayout, Highlight, HighlightKind
 from desktop.chat.inline_runs import InlineRun, inline_runs
 from desktop.chat.markdown_blocks import MarkdownBlock
 from desktop.chat.transcript_style import LINE_HEIGHT, TranscriptStyle
@@ -72,13 +73,16 @@ class TextBlockLayout(BlockLayout):
     def is_right_to_left(self) -> bool:
         return self._document.firstBlock().textDirection() == Qt.LayoutDirection.RightToLeft
 
-    def paint(self, painter: QPainter, clip: QRectF, selection: Span | None) -> None:
+    def paint(self, painter: QPainter, clip: QRectF, highlights: Sequence[Highlight]) -> None:
         painter.translate(0, -self._lead)
         clip = clip.translated(0, self._lead)
-        paint_document(painter, self._document, clip, selection, self._colour, self.style.theme)
+        paint_document(painter, self._document, clip, highlights, self._colour, self.style.theme)
 
     def position_at(self, point: QPointF) -> int:
         return document_position(self._document, point + QPointF(0, self._lead))
+
+    def point_at(self, position: int) -> QPointF:
+        return document_point(self._document, position) - QPointF(0, self._lead)
 
     def url_at(self, point: QPointF) -> str:
         return self._document.documentLayout().anchorAt(point + QPointF(0, self._lead))
@@ -132,6 +136,34 @@ def document_position(document: QTextDocument, point: QPointF) -> int:
     return max(0, document.documentLayout().hitTest(point, Qt.HitTestAccuracy.FuzzyHit))
 
 
+def document_point(document: QTextDocument, position: int) -> QPointF:
+    """The top of the line that holds a position, and where the position lies in it; of a document with a width."""
+    block = document.findBlock(min(position, document.characterCount() - 1))
+    line = block.layout().lineForTextPosition(position - block.position())
+    top = document.documentLayout().blockBoundingRect(block).top()
+    if not line.isValid():
+        return QPointF(0, top)
+    return QPointF(x_in_line(line, position - block.position()), top + line.y())
+
+
+def x_in_line(line: QTextLine, position: int) -> float:
+    # What PySide6 gives back is (x, position), and is said to be anything.
+    x: Any = line.cursorToX(position)
+    return float(x[0] if isinstance(x, tuple) else x)
+
+
+def highlight_format(kind: HighlightKind, theme: Theme) -> QTextCharFormat:
+    back, front = {
+        "match": (theme.match, theme.match_text),
+        "current": (theme.current_match, theme.current_match_text),
+        "selection": (theme.selection, theme.selection_text),
+    }[kind]
+    char_format = QTextCharFormat()
+    char_format.setBackground(QColor(back))
+    char_format.setForeground(QColor(front))
+    return char_format
+
+
 def document_text(document: QTextDocument) -> str:
     """The characters of a document, one for each position in it."""
     return document.toRawText().replace("\u2029", "\n").replace("\u2028", "\n")
@@ -141,23 +173,25 @@ def paint_document(
     painter: QPainter,
     document: QTextDocument,
     clip: QRectF,
-    selection: Span | None,
+    highlights: Sequence[Highlight],
     colour: str,
     theme: Theme,
 ) -> None:
-    """Paints a document at the origin, `selection` marked."""
+    """Paints a document at the origin."""
     context = QAbstractTextDocumentLayout.PaintContext()
     context.palette.setColor(QPalette.ColorRole.Text, QColor(colour))
     context.clip = clip
-    if selection is not None and selection[0] < selection[1]:
-        marked = QAbstractTextDocumentLayout.Selection()
-        last = document.characterCount() - 1
-        marked.cursor = QTextCursor(document)
-        marked.cursor.setPosition(min(selection[0], last))
-        marked.cursor.setPosition(min(selection[1], last), QTextCursor.MoveMode.KeepAnchor)
-        marked.format.setBackground(QColor(theme.selection))
-        marked.format.setForeground(QColor(theme.selection_text))
-        context.selections = [marked]
+    last = document.characterCount() - 1
+    selections = []
+    for start, end, kind in highlights:
+        if start < end:
+            marked = QAbstractTextDocumentLayout.Selection()
+            marked.cursor = QTextCursor(document)
+            marked.cursor.setPosition(min(start, last))
+            marked.cursor.setPosition(min(end, last), QTextCursor.MoveMode.KeepAnchor)
+            marked.format = highlight_format(kind, theme)
+            selections.append(marked)
+    context.selections = selections
     document.documentLayout().draw(painter, context)
 
 

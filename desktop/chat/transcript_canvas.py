@@ -22,6 +22,7 @@ from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QMenu, QToolButton, Q
 from desktop.chat.empty_hint import EmptyHint
 from desktop.chat.hot_spot import HotSpot, moved_spots, paint_hot_spot
 from desktop.chat.message_layout import MessageLayout
+from desktop.chat.text_marks import TextMarks
 from desktop.chat.transcript_layout import TranscriptLayout
 from desktop.chat.transcript_pointer import TranscriptPointer
 from desktop.chat.transcript_selection import TranscriptPosition, TranscriptSelection
@@ -53,6 +54,7 @@ class TranscriptCanvas(QAbstractScrollArea):
         self._scale = 1.0
         self._layout = TranscriptLayout(self._style_now())
         self._selection = TranscriptSelection()
+        self._marks: TextMarks | None = None
         self._hint = EmptyHint()
         self._top = 0.0
         self._sticks_to_end = True
@@ -212,7 +214,7 @@ class TranscriptCanvas(QAbstractScrollArea):
             painter.save()
             painter.translate(0, y)
             column_clip = QRectF(0, clip.top() - y, style.column_width, clip.height())
-            self._layout.messages[index].paint(painter, column_clip, self._selection.span(index))
+            self._layout.messages[index].paint(painter, column_clip, self._selection.span(index), self._marks)
             painter.restore()
         painter.resetTransform()
         for number, (key, spot) in enumerate(self.visible_spots()):

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from PySide6.QtCore import QElapsedTimer, QTimer
+from PySide6.QtCore import QElapsedTimer, QTimer, Signal
 from PySide6.QtGui import QAccessible, QAccessibleAnnouncementEvent
 from PySide6.QtWidgets import QWidget
 
 from desktop.chat.empty_hint import EmptyHint
 from desktop.chat.hot_spot import HotSpot
+from desktop.chat.text_marks import MarkPlace, TextMarks
 from desktop.chat.transcript_canvas import TranscriptCanvas
 from desktop.chat.transcript_message import ShownReasoning, TranscriptMessage
 from desktop.chat.transcript_selection import TranscriptSelection
 
 _FRAME_MS = 33
+_GO_TO_STEPS = 5
 _PARSED_PER_MS = 120
 """Characters of an open block that may be parsed again for each millisecond between two paints: a very
 long block is painted less often, and never takes the processor from the model."""
@@ -22,6 +24,8 @@ long block is painted less often, and never takes the processor from the model."
 
 class TranscriptView(TranscriptCanvas):
     """Keeps to the end while a reply streams, unless the reader has scrolled up."""
+
+    messages_changed = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -43,15 +47,18 @@ class TranscriptView(TranscriptCanvas):
         self._pending_reasoning.clear()
         self._flush_timer.stop()
         self._selection.clear()
+        self._marks = None
         self._layout.set_messages(messages)
         self._sticks_to_end = True
         self._settle()
+        self.messages_changed.emit()
 
     def append_message(self, message: TranscriptMessage) -> None:
         """Adds a message at the end; the view goes there if the user wrote it."""
         self._layout.append(message)
         self._sticks_to_end |= message.role == "user"
         self._settle()
+        self.messages_changed.emit()
 
     def append_text(self, key: int, text: str, reasoning: ShownReasoning | None = None) -> None:
         """Adds streamed text, shown with the next paint; at most 30 paints a second. reasoning: all of it so far."""
@@ -83,6 +90,7 @@ class TranscriptView(TranscriptCanvas):
         self._since_flush.restart()
         self._top = self._layout.position(anchor)
         self._settle()
+        self.messages_changed.emit()
 
     def update_message(self, message: TranscriptMessage) -> None:
         """Replaces the message of the same key; blocks that stay equal stay laid out.
@@ -98,6 +106,7 @@ class TranscriptView(TranscriptCanvas):
         self._layout.height_changed(self._layout.index_of(message.key))
         self._top = self._layout.position(anchor)
         self._settle()
+        self.messages_changed.emit()
         if was_streaming and message.state == "done" and QAccessible.isActive():
             QAccessible.updateAccessibility(QAccessibleAnnouncementEvent(self, message.text))
 
@@ -150,6 +159,44 @@ class TranscriptView(TranscriptCanvas):
         self._selection.clear()
         self._layout.remove(key)
         self._top = self._layout.position(anchor)
+        self._settle()
+        self.messages_changed.emit()
+
+    def show_marks(self, marks: TextMarks | None) -> None:
+        """Until they are shown anew, or another chat is."""
+        if marks != self._marks:
+            self._marks = marks
+            self.viewport().update()
+
+    @property
+    def shown_marks(self) -> TextMarks | None:
+        return self._marks
+
+    def top_message(self) -> int:
+        """Index of the message at the top edge; 0 if there are none."""
+        return self._layout.index_at(self._top)
+
+    def go_to(self, place: MarkPlace) -> None:
+        """Brings a mark into view, unfolded if need be; what is there already does not move."""
+        index = self._layout.index_of(place.key)
+        self._go_to(index, lambda: self._layout.messages[index].y_of(place))
+
+    def go_to_message(self, key: int) -> None:
+        """Brings the beginning of a message into view."""
+        self._go_to(self._layout.index_of(key), lambda: 0.0)
+
+    def _go_to(self, index: int, y_in_message: Callable[[], float]) -> None:
+        self._sticks_to_end = False
+        room, line = self.viewport().height(), self._layout.style.line_height
+        # What is laid out on the way there turns out higher or lower than it was thought to be.
+        for _ in range(_GO_TO_STEPS):
+            y = y_in_message()
+            self._layout.height_changed(index)
+            y += self._layout.top_of(index)
+            if self._top + line <= y <= self._top + room - 2 * line:
+                break
+            self._top = max(0.0, y - room / 3)
+            self._settle()
         self._settle()
 
     def set_empty_hint(self, title: str, lines: Sequence[str], note: str = "") -> None:

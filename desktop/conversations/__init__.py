@@ -15,14 +15,31 @@ from desktop.conversations.context_memory import (
 )
 from desktop.conversations.engine_messages import ids_to_keep, messages_for_engine
 from desktop.conversations.errors import DatabaseUnusable, NoSuchRecord, NotSaved, StoreError
+from desktop.conversations.listing import (
+    Listing,
+    create_folder,
+    delete_chats,
+    delete_folder,
+    move_to_folder,
+    read_listing,
+    rename_folder,
+    restore_folder,
+    set_archived,
+    set_on_top,
+    undelete_chats,
+)
 from desktop.conversations.records import (
     ChatSettings,
     Conversation,
     ConversationId,
+    Folder,
+    FolderId,
     MessageId,
     MessageStatus,
     StoredMessage,
 )
+from desktop.conversations.search import SearchHit, SearchResults, remove_deleted_words, search_chats
+from desktop.conversations.snippet import Snippet
 from desktop.conversations.store import LOCK_TIMEOUT_S, ConversationStore
 
 __all__ = [
@@ -34,22 +51,40 @@ __all__ = [
     "ConversationId",
     "ConversationStore",
     "DatabaseUnusable",
+    "Folder",
+    "FolderId",
     "KeptFit",
+    "Listing",
     "MessageId",
     "MessageStatus",
     "NoSuchRecord",
     "NotSaved",
+    "SearchHit",
+    "SearchResults",
+    "Snippet",
     "StoreError",
     "StoredMessage",
     "chat_context",
     "context_rule",
+    "create_folder",
+    "delete_chats",
+    "delete_folder",
     "ids_to_keep",
     "keep_fit",
     "kept_fit",
     "messages_for_engine",
+    "move_to_folder",
+    "read_listing",
+    "remove_deleted_words",
+    "rename_folder",
+    "restore_folder",
     "resume_reply",
+    "search_chats",
+    "set_archived",
     "set_chat_settings",
     "set_context_choice",
     "set_message_pinned",
+    "set_on_top",
     "set_template_used",
+    "undelete_chats",
 ]

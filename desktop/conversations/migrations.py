@@ -6,6 +6,7 @@ from sqlite_utils import Database
 from sqlite_utils.migrations import Migrations
 
 from desktop.conversations.errors import DatabaseUnusable
+from desktop.conversations.search_words import indexed_words
 
 migrations = Migrations("everwarm.conversations")
 
@@ -137,6 +138,93 @@ def m007_imported_chats(db: Database) -> None:
     db.execute("CREATE INDEX conversations_by_origin ON conversations (origin) WHERE origin IS NOT NULL")
 
 
+@migrations()
+def m008_search(db: Database) -> None:
+    # No text is kept twice: the index holds words only, and is told by triggers, with a function of this program
+    # (search_words.py), so that no write can forget it. A reply that streams is indexed when it ends, be it at the next
+    # start. prefix: one to three letters begin so many words that these are kept as words of their own.
+    options = "content = '', columnsize = 0, prefix = '1 2 3', tokenize = 'unicode61 remove_diacritics 2'"
+    db.execute(f"CREATE VIRTUAL TABLE messages_fts USING fts5 (content, reasoning, {options})")
+    db.execute(f"CREATE VIRTUAL TABLE conversations_fts USING fts5 (title, {options})")
+    # SQLite only marks words of deleted rows as deleted. 'deleted': there are some; 'merging': they are being removed.
+    db.execute("CREATE TABLE search_upkeep (state TEXT NOT NULL) STRICT")
+    db.execute("INSERT INTO search_upkeep VALUES ('clean')")
+    add = "INSERT INTO messages_fts (rowid, content, reasoning) SELECT {0}id, search_words({0}content), search_words({0}reasoning)"
+    remove = (
+        add.format("old.").replace("(rowid", "(messages_fts, rowid").replace("SELECT", "SELECT 'delete',")
+    )
+    forget = "UPDATE search_upkeep SET state = 'deleted'"
+    db.execute(
+        f"""
+        CREATE TRIGGER messages_fts_insert AFTER INSERT ON messages WHEN new.status <> 'streaming' BEGIN
+            {add.format("new.")};
+        END
+        """
+    )
+    db.execute(
+        f"""
+        CREATE TRIGGER messages_fts_update AFTER UPDATE OF content, reasoning, status ON messages
+        WHEN (old.status = 'streaming') <> (new.status = 'streaming')
+            OR new.status <> 'streaming' AND (new.content <> old.content OR new.reasoning IS NOT old.reasoning)
+        BEGIN
+            {remove} WHERE old.status <> 'streaming';
+            {add.format("new.")} WHERE new.status <> 'streaming';
+        END
+        """
+    )
+    db.execute(
+        f"""
+        CREATE TRIGGER messages_fts_delete AFTER DELETE ON messages WHEN old.status <> 'streaming' BEGIN
+            {remove};
+            {forget};
+        END
+        """
+    )
+    add = "INSERT INTO conversations_fts (rowid, title) VALUES ({0}id, search_words({0}title))"
+    remove = (
+        add.format("old.").replace("(rowid", "(conversations_fts, rowid").replace("(old", "('delete', old", 1)
+    )
+    optimize = "INSERT INTO conversations_fts (conversations_fts) VALUES ('optimize')"
+    for name, event, actions in (
+        ("insert", "INSERT", (add.format("new."),)),
+        # Few and short: what was a title is gone at once.
+        ("update", "UPDATE OF title", (remove, add.format("new."), optimize)),
+        ("delete", "DELETE", (remove, forget)),
+    ):
+        when = "WHEN new.title <> old.title" if name == "update" else ""
+        body = "; ".join(actions)
+        db.execute(
+            f"CREATE TRIGGER conversations_fts_{name} AFTER {event} ON conversations {when} BEGIN {body}; END"
+        )
+    db.execute(
+        "INSERT INTO messages_fts (rowid, content, reasoning) "
+        "SELECT id, search_words(content), search_words(reasoning) FROM messages WHERE status <> 'streaming'"
+    )
+    db.execute(
+        "INSERT INTO conversations_fts (rowid, title) SELECT id, search_words(title) FROM conversations"
+    )
+
+
+@migrations()
+def m009_folders_and_archive(db: Database) -> None:
+    # is_on_top: listed first, which costs nothing; is_pinned (m003) keeps what the engine has of a chat on disk.
+    db.execute("CREATE TABLE folders (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL) STRICT")
+    db.execute(
+        "ALTER TABLE conversations ADD COLUMN folder_id INTEGER REFERENCES folders (id) ON DELETE SET NULL"
+    )
+    db.execute("ALTER TABLE conversations ADD COLUMN is_archived INTEGER NOT NULL DEFAULT 0")
+    db.execute("ALTER TABLE conversations ADD COLUMN is_on_top INTEGER NOT NULL DEFAULT 0")
+    db.execute(
+        "CREATE INDEX conversations_by_folder ON conversations (folder_id) WHERE folder_id IS NOT NULL"
+    )
+
+
+@migrations()
+def m010_titles(db: Database) -> None:
+    # 'words': the first ones of its first message; 'user', 'model': whoever wrote the title.
+    db.execute("ALTER TABLE conversations ADD COLUMN titled_by TEXT NOT NULL DEFAULT 'words'")
+
+
 def check_schema(db: Database) -> None:
     """Reads only. Raises DatabaseUnusable if the schema is another program's or a newer version's."""
     with Database(memory=True, execute_plugins=False) as empty:  # where every step is pending
@@ -158,4 +246,6 @@ def check_schema(db: Database) -> None:
 def migrate(db: Database) -> None:
     """Bring the schema up to date; safe to repeat. Raises DatabaseUnusable as check_schema does."""
     check_schema(db)
+    # Migrations and triggers call it.
+    db.conn.create_function("search_words", 1, indexed_words, deterministic=True)
     migrations.apply(db)

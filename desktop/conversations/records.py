@@ -23,6 +23,7 @@ from inference import (
 
 ConversationId = NewType("ConversationId", int)
 MessageId = NewType("MessageId", int)
+FolderId = NewType("FolderId", int)
 
 
 class MessageStatus(StrEnum):
@@ -61,6 +62,7 @@ class Conversation:
     owner: what the engine knows the chat by, random and never given again.
     is_private: the engine keeps nothing of it on disk; its messages are kept here like any others.
     is_pinned: what the engine keeps of it is never evicted.
+    folder_id: None: it lies in no folder. is_archived: put away, out of sight. is_on_top: listed first.
     """
 
     id: ConversationId
@@ -75,6 +77,17 @@ class Conversation:
     owner: str
     is_private: bool
     is_pinned: bool
+    folder_id: FolderId | None
+    is_archived: bool
+    is_on_top: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """Of chats; the user's own, and nothing to the engine."""
+
+    id: FolderId
+    name: str
 
 
 @dataclass(frozen=True, slots=True)

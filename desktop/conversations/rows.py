@@ -186,6 +186,9 @@ def conversation_from(row: Row) -> Conversation:
         owner=row["owner"],
         is_private=bool(row["is_private"]),
         is_pinned=bool(row["is_pinned"]),
+        folder_id=row["folder_id"],
+        is_archived=bool(row["is_archived"]),
+        is_on_top=bool(row["is_on_top"]),
     )
 
 

@@ -107,7 +107,7 @@ class ConversationStore:
             return self._conversation(conversation_id)
 
     def rename(self, conversation_id: ConversationId, title: str) -> None:
-        self._change_conversation(conversation_id, {"title": clean_text(title)})
+        self._change_conversation(conversation_id, {"title": clean_text(title), "titled_by": "user"})
 
     def set_model(self, conversation_id: ConversationId, model_path: str | None) -> None:
         self._change_conversation(conversation_id, {"model_path": clean_optional(model_path)})

@@ -51,7 +51,9 @@ class WholeChat:
     origin: str = ""
 
 
-LOCAL_CHAT_COLUMNS = frozenset({"id", "owner", "deleted_at", "head_id", "origin", "origin_digest"})
+LOCAL_CHAT_COLUMNS = frozenset(
+    {"id", "owner", "deleted_at", "head_id", "origin", "origin_digest", "folder_id"}
+)
 LOCAL_MESSAGE_COLUMNS = frozenset({"id", "conversation_id", "parent_id"})
 
 

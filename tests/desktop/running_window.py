@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QModelIndex, Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QLabel, QWidget
 
@@ -154,8 +154,25 @@ class RunningWindow:
 
     @property
     def titles(self) -> list[str]:
+        return [str(index.data()) for index in self.chat_indexes]
+
+    @property
+    def chat_indexes(self) -> list[QModelIndex]:
+        """Of the chats in the list, from the top down; without headings."""
         model = self.everwarm.list_model
-        return [str(model.index(row).data()) for row in range(model.rowCount())]
+        indexes = [model.index(row) for row in range(model.rowCount())]
+        return [index for index in indexes if index.data(ConversationRole.HEADING) is None]
+
+    @property
+    def list_rows(self) -> list[str]:
+        """The whole list: headings as "— Today", with how many chats where they fold, and chats."""
+        model = self.everwarm.list_model
+        rows = []
+        for row in range(model.rowCount()):
+            heading = model.heading(row)
+            count = f" ({heading.count})" if heading is not None and heading.folds else ""
+            rows.append(("— " if heading is not None else "") + str(model.index(row).data()) + count)
+        return rows
 
 
 async def until(holds: Callable[[], bool], give_up_s: float = 30) -> None:

@@ -182,7 +182,10 @@ class ScriptedEngine:
         self.worker_pid: int | None = 1
         self.cannot_start = False
         self._on_event: Callable[[EngineEvent], None] = lambda event: None
+        self.asides: list[GenerationRequest] = []
+        """What was asked beside chats, as for titles."""
         self._scripts: list[Script] = []
+        self._aside_scripts: list[Script] = []
         self._aborted: dict[RequestId, asyncio.Event] = {}
 
     def connect(self, on_event: Callable[[EngineEvent], None]) -> None:
@@ -191,6 +194,10 @@ class ScriptedEngine:
     def enqueue(self, script: Script) -> None:
         """For the next request that has none yet. Events get the request's own id."""
         self._scripts.append(script)
+
+    def enqueue_aside(self, script: Script) -> None:
+        """For the next request that is asked beside a chat; without one it fails."""
+        self._aside_scripts.append(script)
 
     def tell(self, event: EngineEvent) -> None:
         self._on_event(event)
@@ -210,13 +217,22 @@ class ScriptedEngine:
         return self.model_info
 
     async def generate(self, request: GenerationRequest) -> AsyncIterator[RequestEvent]:
-        self.calls.append("generate")
-        self.requests.append(request)
+        self.calls.append("aside" if request.is_aside else "generate")
+        (self.asides if request.is_aside else self.requests).append(request)
+        if request.is_aside:
+            scripts = self._aside_scripts or [[failed(ErrorCode.PROMPT_TOO_LONG, "no room")]]
+        else:
+            scripts = self._scripts
         aborted = self._aborted.setdefault(request.request_id, asyncio.Event())
         text = ""
-        for step in self._scripts.pop(0):
+        for step in scripts.pop(0):
             if isinstance(step, Pause):
-                await _first_of(step.wait(), aborted.wait())
+                try:
+                    await _first_of(step.wait(), aborted.wait())
+                except asyncio.CancelledError:
+                    # As the client does when its iterator is closed.
+                    self.abort(request.request_id)
+                    raise
             if aborted.is_set():
                 yield replace(finished(text, FinishReason.CANCELLED), request_id=request.request_id)
                 return

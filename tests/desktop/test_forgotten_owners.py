@@ -64,7 +64,7 @@ async def test_a_chat_that_was_brought_back_is_not_forgotten(make_window: MakeWi
     first = make_window()
     async with first:
         await deleted_chat(first)
-        first.everwarm.list_actions.undo_delete()
+        first.everwarm.list_actions.undo()
         await until(lambda: first.titles == ["Secret"])
     second = make_window()
     async with second:

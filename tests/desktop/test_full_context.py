@@ -294,7 +294,7 @@ async def test_a_reply_that_went_on_keeps_its_text_when_everything_is_killed(mak
         assert killed == -signal.SIGKILL
         again = make_window()
         async with again:
-            newest = again.everwarm.list_model.conversation(0)
+            newest = again.everwarm.list_model.chats[0]
             assert newest is not None
             await again.everwarm.open_chat.open(newest.id)
             assert again.texts == ["Story", text]

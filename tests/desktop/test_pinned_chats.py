@@ -81,7 +81,7 @@ async def test_a_pinned_chat_is_marked_and_the_engine_told_of_it_after_a_restart
         # Before anything else, so that nothing of it is evicted meanwhile.
         assert second.engine.calls[:2] == ["set_pins", "load_model"]
         assert second.engine.pins == (owner,)
-        index = second.everwarm.list_model.index(0)
+        index = second.chat_indexes[0]
         assert index.data(Qt.ItemDataRole.AccessibleTextRole) == "One, kept in the memory store"
         assert "kept in the memory store" in index.data(Qt.ItemDataRole.ToolTipRole)
         assert second.everwarm.list_view.pin_action.isChecked()
@@ -97,7 +97,7 @@ async def test_a_pin_goes_with_its_chat_and_comes_back_with_it(
         first.everwarm.list_actions.delete_current()
         await until(lambda: first.titles == [])
         assert first.engine.pins == (owner,)
-        first.everwarm.list_actions.undo_delete()
+        first.everwarm.list_actions.undo()
         await until(lambda: pinned_titles(first) == ["One"])
         monkeypatch.setattr(list_actions, "UNDO_MS", 1)
         first.everwarm.list_actions.delete_current()

@@ -62,7 +62,7 @@ async def test_a_private_chat_is_marked_in_header_and_list_also_after_a_restart(
     second = make_window()
     async with second:
         await until(lambda: second.titles == ["Hi"])
-        index = second.everwarm.list_model.index(0)
+        index = second.chat_indexes[0]
         assert index.data(ConversationRole.PRIVATE)
         assert index.data(Qt.ItemDataRole.AccessibleTextRole) == "Hi, private"
         assert second.everwarm.panel.is_marked_private

@@ -17,7 +17,7 @@ async def test_tab_goes_from_the_message_box_to_the_newest_reply_and_on_around(w
         everwarm, seen = window.everwarm, list[QWidget | None]()
         count = everwarm.panel.composer.context_count
         await until(lambda: not count.isHidden())
-        for _ in range(8):
+        for _ in range(9):
             QTest.keyClick(QApplication.focusWidget(), Qt.Key.Key_Tab)
             seen.append(QApplication.focusWidget())
         transcript = everwarm.panel.transcript
@@ -28,6 +28,7 @@ async def test_tab_goes_from_the_message_box_to_the_newest_reply_and_on_around(w
             transcript,
             everwarm.picker,
             settings,
+            everwarm.list_panel.search_field,
             new_chat,
             everwarm.list_view,
             count,

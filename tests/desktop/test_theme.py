@@ -18,6 +18,8 @@ TEXT_ON = {
     **dict.fromkeys(("reused", "restored", "prefilled", "decoded", "evicted"), GAUGE_SURFACES),
     "accent_text": ["accent"],
     "selection_text": ["selection"],
+    "match_text": ["match"],
+    "current_match_text": ["current_match"],
 }
 CODE = [name for name in asdict(THEMES[0]) if name.startswith("code_") and name != "code_page"]
 

@@ -63,10 +63,16 @@ class Chats:
         self.events.append(event)
         self.on_event(event)
 
-    def submit(self, prompt: str, max_tokens: int = 20, *, is_private: bool = False) -> RequestId:
+    def submit(
+        self, prompt: str, max_tokens: int = 20, *, is_private: bool = False, is_aside: bool = False
+    ) -> RequestId:
         sampling = SamplingParams(temperature=0.0, max_tokens=max_tokens, ignore_eos=True)
         request = GenerationRequest(
-            ModelConfig("unused"), prompt=prompt, sampling=sampling, is_private=is_private
+            ModelConfig("unused"),
+            prompt=prompt,
+            sampling=sampling,
+            is_private=is_private,
+            is_aside=is_aside,
         )
         run = ReplyRun(request, self.loaded, self.store, arrived=float(len(self.runs)))
         self.runs[request.request_id] = run

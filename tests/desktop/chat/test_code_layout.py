@@ -22,7 +22,7 @@ def test_the_last_line_keeps_its_distance_from_the_border(qtbot: QtBot, scale: f
     image = QImage(400, int(code.height), QImage.Format.Format_RGB32)
     image.fill(QColor(style.theme.code_page))
     painter = QPainter(image)
-    code.paint(painter, QRectF(0, 0, 400, code.height), None)
+    code.paint(painter, QRectF(0, 0, 400, code.height), ())
     painter.end()
     pixels = np.frombuffer(image.constBits(), dtype=np.uint32).reshape(image.height(), -1)
     inside = pixels[int(style.px(30)) : -2, 10:-10]  # without the rounded corners

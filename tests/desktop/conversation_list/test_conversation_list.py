@@ -9,6 +9,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QLineEdit
 
+from desktop.conversation_list import list_actions
 from desktop.conversation_list.list_model import ConversationListModel
 from desktop.conversations import ConversationStore, NoSuchRecord
 from tests.desktop.running_window import RunningWindow, until
@@ -45,7 +46,7 @@ async def test_a_message_in_an_older_chat_brings_it_to_the_top(window: RunningWi
         window.engine.enqueue(reply("Yes."))
         await window.ask("More")
         await until(lambda: window.titles == ["One", "Two"])
-        assert window.everwarm.list_view.currentIndex().row() == 0
+        assert window.everwarm.list_view.currentIndex() == window.chat_indexes[0]
 
 
 async def test_f2_renames_in_place(window: RunningWindow) -> None:
@@ -57,7 +58,7 @@ async def test_f2_renames_in_place(window: RunningWindow) -> None:
         editor.selectAll()
         QTest.keyClicks(editor, "  My   first chat ")
         await window.everwarm.list_actions.reload()
-        window.everwarm.list_model.dataChanged.emit(index := window.everwarm.list_model.index(0), index)
+        window.everwarm.list_model.dataChanged.emit(index := window.chat_indexes[0], index)
         QTest.keyClick(editor, Qt.Key.Key_Return)
         await until(lambda: window.titles == ["My first chat"])
         assert window.everwarm.panel.title == "My first chat"
@@ -67,7 +68,7 @@ async def test_an_empty_name_changes_nothing(window: RunningWindow) -> None:
     async with window:
         await with_chats(window, "One")
         model: ConversationListModel = window.everwarm.list_model
-        assert not model.setData(model.index(0), "   ")
+        assert not model.setData(window.chat_indexes[0], "   ")
         assert window.titles == ["One"]
 
 
@@ -79,7 +80,7 @@ async def test_a_deleted_chat_can_be_brought_back(window: RunningWindow) -> None
         await until(lambda: window.titles == ["One"])
         await until(lambda: window.texts == ["One", "Sure."])
         await until(lambda: window.notice("deleted") == "Deleted “Two”")
-        window.everwarm.list_actions.undo_delete()
+        window.everwarm.list_actions.undo()
         await until(lambda: window.titles == ["Two", "One"])
         await until(lambda: window.texts == ["Two", "Sure."])
         assert window.notice("deleted") == ""
@@ -91,9 +92,9 @@ async def test_several_deleted_chats_come_back_one_by_one(window: RunningWindow)
         for left in (["One"], []):
             window.everwarm.list_actions.delete_current()
             await until(lambda left=left: window.titles == left and window.texts[:1] == left)
-        window.everwarm.list_actions.undo_delete()
+        window.everwarm.list_actions.undo()
         await until(lambda: window.titles == ["One"])
-        window.everwarm.list_actions.undo_delete()
+        window.everwarm.list_actions.undo()
         await until(lambda: window.titles == ["Two", "One"])
 
 
@@ -168,3 +169,20 @@ async def test_coming_to_the_list_from_a_new_chat_opens_none_before_enter(window
         QTest.keyClick(window.everwarm.list_view, Qt.Key.Key_Return)
         await until(lambda: window.texts[:1] == ["Two"])
         assert window.input.hasFocus()
+
+
+async def test_a_purged_chat_is_in_no_file_any_more(
+    window: RunningWindow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def holding(word: bytes) -> list[str]:
+        files = [path for path in window.paths.root.rglob("*") if path.is_file()]
+        return [path.name for path in files if word in path.read_bytes().lower()]
+
+    monkeypatch.setattr(list_actions, "UNDO_MS", 50)
+    async with window:
+        await with_chats(window, "Keepsake one", "Codeword two", "Keepsake three")
+        assert holding(b"codeword") != []
+        await window.everwarm.list_actions.delete(window.everwarm.list_model.chats[1].id)
+        await until(lambda: window.notice("deleted") == "")
+        await until(lambda: holding(b"codeword") == [])
+        assert holding(b"keepsake") != []

@@ -25,11 +25,11 @@ def store(database: Path) -> Iterator[ConversationStore]:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 512 KiB."""
+    """A file system of 1 MiB."""
     folder = tmp_path / "disk"
     folder.mkdir()
     if subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", folder], capture_output=True
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder], capture_output=True
     ).returncode:
         pytest.skip("file systems cannot be mounted here")
     yield folder

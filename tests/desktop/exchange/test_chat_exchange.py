@@ -104,7 +104,7 @@ async def test_the_open_chat_goes_out_with_its_draft_and_comes_in_elsewhere(
     async with other:
         await other.everwarm.exchange.import_files([target])
         assert other.titles == ["Why is the sky blue?"]
-        [conversation] = [other.everwarm.list_model.conversation(0)]
+        [conversation] = [other.everwarm.list_model.chats[0]]
         assert conversation is not None
         await other.everwarm.open_chat.open(conversation.id)
         assert other.texts == ["Why is the sky blue?", "Because of Rayleigh."]
@@ -137,7 +137,7 @@ async def test_an_export_that_cannot_be_written_says_so(window: RunningWindow, t
     async with window:
         window.engine.enqueue(reply("Yes"))
         await window.ask("Hm?")
-        conversation = window.everwarm.list_model.conversation(0)
+        conversation = window.everwarm.list_model.chats[0]
         assert conversation is not None
         choice = ExportChoice(ExportFormat.MARKDOWN)
         await window.everwarm.exchange.export([conversation], tmp_path / "gone" / "a.md", choice)
