@@ -85,10 +85,13 @@ class ReplyText:
         return Reasoning(self.reasoning, self.num_reasoning_tokens, seconds, was_cut)
 
     def _take_split(self, delta: SplitDelta) -> None:
-        self.reasoning += delta.reasoning
-        self._pending_reasoning += delta.reasoning[self._num_known_reasoning :]
-        self._num_known_reasoning = max(0, self._num_known_reasoning - len(delta.reasoning))
-        self._show(self._stop_strings.append(delta.answer))
+        answer, reasoning = delta
+        if reasoning:
+            self.reasoning += reasoning
+            self._pending_reasoning += reasoning[self._num_known_reasoning :]
+            self._num_known_reasoning = max(0, self._num_known_reasoning - len(reasoning))
+        if answer:
+            self._show(self._stop_strings.append(answer))
 
     def _show(self, text: str) -> None:
         self.text += text

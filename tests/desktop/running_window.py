@@ -175,7 +175,7 @@ class RunningWindow:
         return rows
 
 
-async def until(holds: Callable[[], bool], give_up_s: float = 30) -> None:
+async def until(holds: Callable[[], bool], give_up_s: float = 120) -> None:
     """give_up_s: so that a test that cannot succeed ends; no measure of speed."""
     async with asyncio.timeout(give_up_s):
         while not holds():  # noqa: ASYNC110 - what tests wait for has no event of its own

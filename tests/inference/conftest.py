@@ -92,7 +92,7 @@ class RunningEngine(Engine):
     def wait_for(self, matches: Callable[[Event], bool]) -> Event:
         """The first event that matches, waited for."""
         with self._arrived:
-            assert self._arrived.wait_for(lambda: any(map(matches, self.events)), timeout=120)
+            assert self._arrived.wait_for(lambda: any(map(matches, self.events)), timeout=300)
             return next(event for event in self.events if matches(event))
 
     def end_of(self, request_id: RequestId) -> RequestFinished | RequestFailed:
