@@ -11,9 +11,18 @@ from desktop.bridge.background_tasks import BackgroundTasks
 from desktop.bridge.settings_writer import SettingsWriter
 from desktop.model_loading import ModelLoading
 from desktop.notice_bar import NoticeAction, NoticeBar
-from inference import EngineClient, EngineEvent, ModelConfig, StopUnanswered, WorkerExited, safe_config
+from inference import (
+    NOBODYS_FAULT,
+    EngineClient,
+    EngineEvent,
+    ModelConfig,
+    ModelLoaded,
+    StopUnanswered,
+    WorkerExited,
+    safe_config,
+)
 
-HELD, STOP, SAFE = "held load", "stop", "safe settings"
+HELD, STOP, SAFE, CRASHED = "held load", "stop", "safe settings", "crashed"
 """Keys of notices."""
 
 
@@ -31,6 +40,7 @@ class EngineFaults(QObject):
         self._engine = engine
         self._models = models
         self._held = models.held
+        self._last_loaded: ModelConfig | None = None
         self._settings = settings
         self._notices = notices
         self._background = background
@@ -40,10 +50,14 @@ class EngineFaults(QObject):
 
     def take_event(self, event: EngineEvent) -> None:
         self._held.take(event)
-        if isinstance(event, StopUnanswered):
+        if isinstance(event, ModelLoaded):
+            self._last_loaded = event.info.config
+        elif isinstance(event, StopUnanswered):
             self._offer_to_end(event.is_loading)
         elif isinstance(event, WorkerExited):
             self._notices.dismiss(STOP)
+            if event.loading is None and event.cause not in NOBODYS_FAULT:
+                self._offer_less()
 
     def offer(self, config: ModelConfig) -> None:
         """The model is not loaded by itself; choose how to go on."""
@@ -61,7 +75,22 @@ class EngineFaults(QObject):
             actions = (NoticeAction("Use safe settings", lambda: self._use_safe(config)), again)
         self._notices.show_notice(HELD, text, kind="error", action=actions[0], other_action=actions[1])
 
+    def _offer_less(self) -> None:
+        """The engine ended while it was at work: the next message starts it again as it was, unless one chooses less."""
+        config = self._last_loaded
+        safe = None if config is None else safe_config(config)
+        if config is None or safe is None:
+            return
+        self._notices.show_notice(
+            CRASHED,
+            f"The engine stopped while {Path(config.path).name} was in use. The next message starts it again. If it "
+            f"happens again: safe settings use the CPU only and a context of {safe.n_ctx:,} tokens.",
+            kind="error",
+            action=NoticeAction("Use safe settings", lambda: self._use_safe(config)),
+        )
+
     def _use_safe(self, config: ModelConfig) -> None:
+        self._notices.dismiss(CRASHED)
         self._settings.change(lambda settings: settings.with_safe_model(config.path, is_safe=True))
         self._release(config)
 

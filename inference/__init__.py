@@ -28,6 +28,7 @@ from inference.miss import Miss, MissReason
 from inference.model_config import ModelConfig, ModelInfo
 from inference.process.client import EngineClient
 from inference.process.worker_config import WorkerConfig
+from inference.process.worker_death import NOBODYS_FAULT
 from inference.reasoning import Reasoning
 from inference.remedies import safe_config
 from inference.request import (
@@ -48,6 +49,7 @@ from inference.template_options import OptionValue, TemplateOption
 
 __all__ = [
     "NEUTRAL",
+    "NOBODYS_FAULT",
     "ContextFit",
     "ContextPolicy",
     "ContextRule",

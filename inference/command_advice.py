@@ -1,5 +1,4 @@
-"""The engine's advice as the command line's options: what it says of settings.toml is the window's, which no command
-reads."""
+"""The engine's advice as the command line's options; in the window it stands beside buttons."""
 
 from __future__ import annotations
 
@@ -7,19 +6,20 @@ import re
 
 from inference.request import ErrorCode
 
-_AS_OPTIONS = (
-    (re.compile(r"n_gpu_layers = 0 in settings\.toml"), "--gpu-layers none"),
-    (re.compile(r"n_ctx = (\d+) in settings\.toml"), r"--context \1"),
-    (
-        re.compile(r", or raise store_budget_bytes in settings\.toml"),
-        ": the store takes a tenth of what is free",
-    ),
-)
+_CONTEXT = re.compile(r"a smaller context \(([0-9,]+) tokens\)")
+_TEXTS = {
+    "fewer GPU layers or none": "fewer GPU layers or none (--gpu-layers none)",
+    # The window's; no command reads it.
+    ", or raise store_budget_bytes in settings.toml": ": the store takes a tenth of what is free",
+}
 
 
 def advice_for_commands(message: str, code: ErrorCode | None = None) -> str:
-    for written, option in _AS_OPTIONS:
-        message = written.sub(option, message)
+    for written, option in _TEXTS.items():
+        message = message.replace(written, option)
+    message = _CONTEXT.sub(
+        lambda found: f"a smaller context (--context {found[1].replace(',', '')})", message
+    )
     if code is ErrorCode.TEMPLATE_FAILED:
         message += " (--template NAME; --help lists the names)"
     return message

@@ -25,9 +25,9 @@ def remedies(
     """
     tries = []
     if n_gpu_layers != 0 and uses_gpu is not False:
-        tries.append("fewer GPU layers or none (n_gpu_layers = 0 in settings.toml)")
+        tries.append("fewer GPU layers or none")
     if takes_memory and (n_ctx or DEFAULT_MAX_CONTEXT) > SAFE_N_CTX:
-        tries.append(f"a smaller context (n_ctx = {SAFE_N_CTX} in settings.toml)")
+        tries.append(f"a smaller context ({SAFE_N_CTX:,} tokens)")
     if takes_memory:
         tries.append("closing other programs")
     tries.append("a smaller model" if takes_memory else "another model")

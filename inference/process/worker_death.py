@@ -12,6 +12,8 @@ from inference.remedies import remedies
 HANG = "hang"
 ENDED = "ended on request"
 OUT_OF_MEMORY = "out of memory"
+NOBODYS_FAULT = (ENDED, "SIGTERM")
+"""Somebody wanted the process to end."""
 _MEANINGS = {
     "SIGSEGV": "a fault in the model library or in a driver",
     "SIGABRT": "the model library or a driver gave up",
@@ -57,7 +59,7 @@ class WorkerDeath:
             )
         if self.cause == "SIGBUS":
             return f"; {lead}another model, or download this one again"
-        if self.cause in ("SIGTERM", ENDED):
+        if self.cause in NOBODYS_FAULT:
             return ""
         uses_gpu = None if info is None else info.layers_offloaded > 0
         n_ctx = config.n_ctx if info is None else info.n_ctx

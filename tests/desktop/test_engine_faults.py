@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from desktop.conversations import MessageStatus
-from desktop.engine_faults import HELD, SAFE, STOP
+from desktop.engine_faults import CRASHED, HELD, SAFE, STOP
 from inference import (
     EngineError,
     ErrorCode,
@@ -19,7 +19,7 @@ from inference import (
     WorkerExited,
 )
 from tests.desktop.running_window import RunningWindow, until
-from tests.desktop.scripted_engine import ANY_REQUEST, Pause, delta, finished, phase, reply
+from tests.desktop.scripted_engine import ANY_REQUEST, Pause, delta, failed, finished, phase, reply
 
 MakeWindow = Callable[..., RunningWindow]
 
@@ -203,3 +203,36 @@ async def test_a_stop_without_effect_offers_to_end_the_engine(window: RunningWin
         pause.go()
         await window.idle()
         assert window.notice(STOP) == ""
+
+
+DEATH = "the engine stopped (SIGSEGV: a fault in the model library or in a driver)"
+
+
+async def test_after_a_crash_while_it_wrote_a_click_asks_for_less(
+    window: RunningWindow, full: ModelConfig
+) -> None:
+    safe = ModelConfig(full.path, n_ctx=2048, n_gpu_layers=0)
+    async with window:
+        await until(lambda: window.engine.loaded == [full])
+        window.engine.enqueue([phase(Phase.DECODE), delta("Half a"), failed(ErrorCode.ENGINE_DIED, DEATH)])
+        await window.ask("Hi")
+        window.engine.tell(WorkerExited("SIGSEGV", DEATH))
+        assert "starter.gguf" in window.notice(CRASHED)
+        assert "settings.toml" not in window.notice(CRASHED)
+        press(window, CRASHED, "Use safe settings")
+        await until(lambda: window.engine.loaded == [full, safe])
+        assert window.notice(CRASHED) == ""
+        window.engine.enqueue(reply("Hello!"))
+        window.act("retry")
+        await until(lambda: window.texts[-1] == "Hello!")
+        await window.idle()
+        assert window.engine.requests[-1].model == safe
+        await until(lambda: window.notice(SAFE) != "")
+
+
+@pytest.mark.parametrize("cause", ["ended on request", "SIGTERM"])
+async def test_whoever_ended_the_engine_is_offered_nothing(window: RunningWindow, cause: str) -> None:
+    async with window:
+        await until(lambda: bool(window.engine.loaded))
+        window.engine.tell(WorkerExited(cause, "the engine was ended"))
+        assert window.notice(CRASHED) == ""

@@ -21,6 +21,10 @@ def test_only_what_is_in_use_can_be_lessened() -> None:
     assert remedies(8192, None).startswith("fewer GPU layers")
     assert "GPU" not in remedies(8192, 0)
     assert "GPU" not in remedies(8192, None, uses_gpu=False)
-    assert "n_ctx = 2048" in remedies(None, 0)
+    assert "a smaller context (2,048 tokens)" in remedies(None, 0)
     assert "context" not in remedies(2048, 0)
     assert remedies(8192, 0, takes_memory=False) == "another model"
+
+
+def test_what_is_said_to_people_names_no_key_of_a_file() -> None:
+    assert "settings.toml" not in remedies(None, None)

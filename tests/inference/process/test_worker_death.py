@@ -24,9 +24,9 @@ def test_a_kill_is_for_want_of_memory_only_if_the_system_says_so() -> None:
 @pytest.mark.parametrize(
     ("cause", "says", "advises"),
     [
-        ("SIGSEGV", "SIGSEGV: a fault in", "n_gpu_layers = 0"),
-        ("SIGABRT", "gave up", "n_ctx = 2048"),
-        ("SIGKILL", "SIGKILL: it was killed", "n_ctx = 2048"),
+        ("SIGSEGV", "SIGSEGV: a fault in", "fewer GPU layers"),
+        ("SIGABRT", "gave up", "2,048 tokens"),
+        ("SIGKILL", "SIGKILL: it was killed", "2,048 tokens"),
         (OUT_OF_MEMORY, "memory ran out", "smaller model"),
         ("SIGBUS", "could not be read", "download this one again"),
         ("SIGILL", "instruction that this processor does not have", "make run"),
