@@ -48,4 +48,4 @@ def test_the_line_says_what_was_too_much_and_what_to_try(starter_path: Path, wha
     assert result.stdout.startswith("model_load_failed not enough memory"), (result.stdout, result.stderr)
     assert says in result.stdout
     assert "GPU" not in result.stdout
-    assert ("n_ctx = 2048" in result.stdout) == (what == "context")
+    assert ("2,048 tokens" in result.stdout) == (what == "context")

@@ -221,7 +221,7 @@ async def test_the_end_by_lack_of_memory_is_told_as_such(
     ended = await watched.reply(GenerationRequest(model, prompt="Once " * 600, sampling=GREEDY))
     assert isinstance(ended[-1], RequestFailed)
     assert "memory ran out" in ended[-1].message
-    assert "n_ctx = 2048" in ended[-1].message
+    assert "2,048 tokens" in ended[-1].message
 
 
 PARENT = """
