@@ -29,7 +29,7 @@ from inference import (
 )
 from tests.benchmarks.engine_runs import Comparison, answer, starter
 from tests.benchmarks.llama_server import LlamaServer, running_server
-from tests.benchmarks.peer_runs import default_environment
+from tests.benchmarks.peer_runs import peer_environment
 
 pytestmark = pytest.mark.long
 
@@ -186,7 +186,7 @@ def test_a_reopened_chat_is_as_quick_as_the_disk_and_one_step_allow(
     slots = tmp_path / "slots"
     slots.mkdir()
     with running_server(
-        default_environment(), n_ctx=N_CTX, slots=1, options=("--slot-save-path", str(slots))
+        peer_environment(), n_ctx=N_CTX, slots=1, options=("--slot-save-path", str(slots))
     ) as server:
         peer = SlotRestore(server, written_out(chat))
         reopened = asyncio.run(measure(chat, tmp_path / "kv", peer))
